@@ -1,0 +1,74 @@
+//! The machine a node runs on.
+//!
+//! Product code (name server, broker, store, client) never asks the operating system for anything. It takes tasks,
+//! time, sockets, files and chance from its [`Host`], which is either the real machine ([`real`]) or a simulated one
+//! that implements [`machine::Machine`]. Neither the product nor this crate can tell which.
+//!
+//! `Host::current()` is asked once, by a constructor, and the parts keep the cheap handle. A handle of a dead
+//! incarnation stays harmless: the machine behind it refuses every further operation.
+//!
+//! This crate knows nothing of RocketMQ and nothing of any simulator. It owns all `unsafe` code of the workspace,
+//! in [`region`].
+
+pub mod fs;
+pub mod machine;
+#[doc(hidden)]
+pub mod mark;
+pub mod net;
+pub mod rand;
+pub mod real;
+pub mod region;
+pub mod task;
+pub mod time;
+
+mod current;
+
+pub use current::{Entered, Host, Scoped};
+
+#[doc(hidden)]
+pub use tokio as __tokio;
+
+/// Waits for the first of several futures, always trying them from top to bottom.
+///
+/// The syntax is that of `tokio::select!`. The order is fixed because a random one would differ between two runs of
+/// one seed; so the rare branches come first and the busy one last, or the busy one starves the others.
+#[macro_export]
+macro_rules! select {
+    ($($branches:tt)*) => {
+        $crate::__tokio::select! { biased; $($branches)* }
+    };
+}
+
+/// Marks a place in product code: `point!("store.flushed", offset)`.
+///
+/// On a stand it feeds coverage and triggers faults; elsewhere, and in a release server build, it is nothing.
+/// The name is a string literal, unique in the workspace. The value is anything that `as i64` accepts; default 0.
+#[macro_export]
+macro_rules! point {
+    ($name:literal) => {
+        $crate::point!($name, 0i64)
+    };
+    ($name:literal, $value:expr) => {
+        if $crate::mark::ENABLED {
+            $crate::mark::point($name, ($value) as i64);
+        }
+    };
+}
+
+/// True now and then on a stand, if the run chose this name: another behaviour that the real world could choose.
+///
+/// Never inside a `Drop`, and never to skip a durability step: that is [`mutant!`].
+#[macro_export]
+macro_rules! buggify {
+    ($name:literal) => {
+        $crate::mark::ENABLED && $crate::mark::buggify($name)
+    };
+}
+
+/// True if the planted bug of this name is switched on in this run. Constant false without the feature `mutants`.
+#[macro_export]
+macro_rules! mutant {
+    ($name:literal) => {
+        $crate::mark::MUTANTS && $crate::mark::mutant($name)
+    };
+}

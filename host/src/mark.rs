@@ -1,0 +1,28 @@
+//! What the macros `point!`, `buggify!` and `mutant!` expand to.
+
+use crate::Host;
+
+/// Whether marks reach a machine in this build.
+pub const ENABLED: bool = cfg!(feature = "stand");
+
+/// Whether planted bugs exist in this build.
+pub const MUTANTS: bool = cfg!(feature = "mutants");
+
+/// Tells the machine of the running task that it passed `name`. Outside a node it does nothing.
+pub fn point(name: &'static str, value: i64) {
+    if let Some(host) = Host::try_current() {
+        host.machine().point(name, value);
+    }
+}
+
+/// Asks the machine whether to behave unusually here. Outside a node the answer is no.
+#[must_use]
+pub fn buggify(name: &'static str) -> bool {
+    Host::try_current().is_some_and(|host| host.machine().buggify(name))
+}
+
+/// Asks the machine whether the planted bug `name` is switched on. Outside a node the answer is no.
+#[must_use]
+pub fn mutant(name: &'static str) -> bool {
+    Host::try_current().is_some_and(|host| host.machine().mutant(name))
+}

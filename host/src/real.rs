@@ -1,0 +1,280 @@
+//! The real machine: tokio for tasks, timers and sockets, the operating system's files, the process's chance.
+
+use std::{
+    future::Future,
+    io,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use tokio::sync::watch;
+
+use crate::{
+    Host,
+    fs::{DirEntry, Metadata, OpenOptions, Space},
+    machine::{BoxFuture, Listener, Machine, RawFile, Stream, TaskControl, Timer},
+    time::Mono,
+};
+
+mod files;
+mod sockets;
+
+/// Set once in a process that simulates: from then on nothing here opens anything.
+static FORBIDDEN: AtomicBool = AtomicBool::new(false);
+
+/// Makes the real machine refuse to open sockets, files and runtimes in this process from now on, so that a
+/// simulation can never fall back to it.
+pub fn forbid() {
+    FORBIDDEN.store(true, Ordering::SeqCst);
+}
+
+fn check_allowed() -> io::Result<()> {
+    if FORBIDDEN.load(Ordering::SeqCst) {
+        return Err(io::Error::new(io::ErrorKind::Unsupported, "this process simulates: the real machine is closed"));
+    }
+    Ok(())
+}
+
+/// Why [`run`] ended without a result.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The machine could not start.
+    #[error("cannot start the runtime")]
+    Start(#[from] io::Error),
+    /// A task panicked, which stops the node. The panic itself has been printed by the panic hook.
+    #[error("task `{task}` panicked: {message}")]
+    Panicked {
+        /// The name that the task was spawned with.
+        task: &'static str,
+        /// What it panicked with.
+        message: String,
+    },
+}
+
+/// Runs one node on the real machine until `main` ends, then drops the tasks it left behind.
+///
+/// # Errors
+/// [`RunError::Panicked`] as soon as any task of the node panics.
+///
+/// # Panics
+/// If called inside a tokio runtime.
+pub fn run<M, F>(node: &str, main: M) -> Result<F::Output, RunError>
+where
+    M: FnOnce(Host) -> F,
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    check_allowed()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let (panicked, mut panics) = watch::channel(None);
+    let host = Host::new(Arc::new(RealMachine {
+        node: node.to_owned(),
+        runtime: runtime.handle().clone(),
+        booted: Instant::now(),
+        chance: std::hash::RandomState::new(),
+        panicked,
+    }));
+    let main = {
+        let _entered = host.enter();
+        host.spawn("main", main(host.clone()))
+    };
+    let ended = runtime.block_on(async {
+        crate::select! {
+            changed = panics.changed() => {
+                drop(changed);
+                None
+            }
+            result = main => result.ok(),
+        }
+    });
+    // Tasks that are still running hold sockets and files: they go before the result is given back.
+    runtime.shutdown_timeout(Duration::from_secs(10));
+    let panic = panics.borrow().clone();
+    match (ended, panic) {
+        (Some(output), None) => Ok(output),
+        (_, Some((task, message))) => Err(RunError::Panicked { task, message }),
+        (None, None) => Err(RunError::Panicked { task: "main", message: "aborted".to_owned() }),
+    }
+}
+
+/// The signals that ask a process to stop: resolves at the first SIGTERM or SIGINT after the call.
+///
+/// # Errors
+/// If the handlers cannot be installed.
+pub async fn stop_signal() -> io::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    crate::select! {
+        _ = terminate.recv() => Ok(()),
+        _ = interrupt.recv() => Ok(()),
+    }
+}
+
+struct RealMachine {
+    node: String,
+    runtime: tokio::runtime::Handle,
+    booted: Instant,
+    /// Keyed from the operating system's randomness; its hashes are this machine's draws.
+    chance: std::hash::RandomState,
+    panicked: watch::Sender<Option<(&'static str, String)>>,
+}
+
+impl RealMachine {
+    fn instant(&self, at: Mono) -> Instant {
+        self.booted.checked_add(Duration::from_nanos(at.as_nanos())).unwrap_or_else(|| {
+            // Beyond what the clock can express: a moment that never comes.
+            Instant::now() + Duration::from_secs(60 * 60 * 24 * 365 * 30)
+        })
+    }
+}
+
+impl Machine for RealMachine {
+    fn node(&self) -> &str {
+        &self.node
+    }
+
+    fn incarnation(&self) -> u32 {
+        1
+    }
+
+    fn process_id(&self) -> u32 {
+        std::process::id()
+    }
+
+    fn spawn(&self, _name: &'static str, future: BoxFuture<()>) -> Box<dyn TaskControl> {
+        Box::new(RealTask(self.runtime.spawn(future).abort_handle()))
+    }
+
+    fn panicked(&self, task: &'static str, message: &str) {
+        // The first panic is the one to report.
+        self.panicked.send_if_modified(|first| {
+            let is_first = first.is_none();
+            if is_first {
+                *first = Some((task, message.to_owned()));
+            }
+            is_first
+        });
+    }
+
+    fn mono(&self) -> Mono {
+        Mono::from_nanos(u64::try_from(self.booted.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    fn wall_ms(&self) -> i64 {
+        wall_ms(SystemTime::now())
+    }
+
+    fn timer(&self, deadline: Mono) -> Box<dyn Timer> {
+        let _runtime = self.runtime.enter();
+        Box::new(RealTimer {
+            booted: self.booted,
+            sleep: Box::pin(tokio::time::sleep_until(self.instant(deadline).into())),
+        })
+    }
+
+    fn connect(&self, to: SocketAddr) -> BoxFuture<io::Result<Box<dyn Stream>>> {
+        Box::pin(sockets::connect(to))
+    }
+
+    fn listen(&self, on: SocketAddr) -> BoxFuture<io::Result<Box<dyn Listener>>> {
+        Box::pin(sockets::listen(on))
+    }
+
+    fn lookup(&self, host: String, port: u16) -> BoxFuture<io::Result<Vec<SocketAddr>>> {
+        Box::pin(sockets::lookup(host, port))
+    }
+
+    fn open(&self, path: PathBuf, options: OpenOptions) -> BoxFuture<io::Result<Box<dyn RawFile>>> {
+        Box::pin(files::open(path, options))
+    }
+
+    fn read_dir(&self, path: PathBuf) -> BoxFuture<io::Result<Vec<DirEntry>>> {
+        Box::pin(files::read_dir(path))
+    }
+
+    fn metadata(&self, path: PathBuf) -> BoxFuture<io::Result<Metadata>> {
+        Box::pin(files::metadata(path))
+    }
+
+    fn create_dir_all(&self, path: PathBuf) -> BoxFuture<io::Result<()>> {
+        Box::pin(files::blocking(move || std::fs::create_dir_all(path)))
+    }
+
+    fn rename(&self, from: PathBuf, to: PathBuf) -> BoxFuture<io::Result<()>> {
+        Box::pin(files::blocking(move || std::fs::rename(from, to)))
+    }
+
+    fn hard_link(&self, from: PathBuf, to: PathBuf) -> BoxFuture<io::Result<()>> {
+        Box::pin(files::blocking(move || std::fs::hard_link(from, to)))
+    }
+
+    fn remove_file(&self, path: PathBuf) -> BoxFuture<io::Result<()>> {
+        Box::pin(files::blocking(move || std::fs::remove_file(path)))
+    }
+
+    fn remove_dir(&self, path: PathBuf) -> BoxFuture<io::Result<()>> {
+        Box::pin(files::blocking(move || std::fs::remove_dir(path)))
+    }
+
+    fn sync_dir(&self, path: PathBuf) -> BoxFuture<io::Result<()>> {
+        Box::pin(files::blocking(move || std::fs::File::open(path)?.sync_all()))
+    }
+
+    fn space(&self, path: &Path) -> io::Result<Space> {
+        files::space(path)
+    }
+
+    fn draw(&self, stream: u64, counter: u64) -> u64 {
+        std::hash::BuildHasher::hash_one(&self.chance, (stream, counter))
+    }
+
+    fn point(&self, _name: &'static str, _value: i64) {}
+
+    fn buggify(&self, _name: &'static str) -> bool {
+        false
+    }
+
+    fn mutant(&self, _name: &'static str) -> bool {
+        false
+    }
+}
+
+fn wall_ms(at: SystemTime) -> i64 {
+    let ms = |duration: Duration| i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
+    match at.duration_since(UNIX_EPOCH) {
+        Ok(since) => ms(since),
+        Err(before) => -ms(before.duration()),
+    }
+}
+
+struct RealTask(tokio::task::AbortHandle);
+
+impl TaskControl for RealTask {
+    fn abort(&self) {
+        self.0.abort();
+    }
+}
+
+struct RealTimer {
+    booted: Instant,
+    sleep: Pin<Box<tokio::time::Sleep>>,
+}
+
+impl Timer for RealTimer {
+    fn poll_elapsed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.sleep.as_mut().poll(cx)
+    }
+
+    fn reset(&mut self, deadline: Mono) {
+        let at = self.booted + Duration::from_nanos(deadline.as_nanos());
+        self.sleep.as_mut().reset(at.into());
+    }
+}

@@ -1,0 +1,209 @@
+//! Files of the operating system.
+
+use std::{
+    fs::{File, TryLockError},
+    io,
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use rustix::fs::{FallocateFlags, FlockOperation};
+
+use super::{check_allowed, wall_ms};
+use crate::{
+    fs::{DirEntry, Metadata, OpenOptions, Space},
+    machine::{BoxFuture, RawFile, RawMapping},
+    region::Region,
+};
+
+/// Runs a call that may wait for a device on a thread that may wait.
+pub(super) async fn blocking<T, F>(call: F) -> io::Result<T>
+where
+    F: FnOnce() -> io::Result<T> + Send + 'static,
+    T: Send + 'static,
+{
+    check_allowed()?;
+    match tokio::task::spawn_blocking(call).await {
+        Ok(result) => result,
+        Err(error) => Err(io::Error::other(error)),
+    }
+}
+
+pub(super) async fn open(path: PathBuf, options: OpenOptions) -> io::Result<Box<dyn RawFile>> {
+    blocking(move || {
+        let file = File::options()
+            .read(true)
+            .write(options.write)
+            .create(options.create)
+            .create_new(options.create_new)
+            .truncate(options.truncate)
+            .open(&path)?;
+        Ok(Box::new(RealFile { file: Arc::new(file), path }) as Box<dyn RawFile>)
+    })
+    .await
+}
+
+pub(super) async fn read_dir(path: PathBuf) -> io::Result<Vec<DirEntry>> {
+    blocking(move || {
+        let mut entries = Vec::new();
+        for entry in std::fs::read_dir(path)? {
+            let entry = entry?;
+            let name = entry.file_name().into_string().map_err(|name| {
+                io::Error::new(io::ErrorKind::InvalidData, format!("file name {} is not UTF-8", name.display()))
+            })?;
+            let is_dir = std::fs::metadata(entry.path()).map_or_else(|_| false, |metadata| metadata.is_dir());
+            entries.push(DirEntry { name, is_dir });
+        }
+        entries.sort();
+        Ok(entries)
+    })
+    .await
+}
+
+pub(super) async fn metadata(path: PathBuf) -> io::Result<Metadata> {
+    blocking(move || {
+        let metadata = std::fs::metadata(path)?;
+        let is_dir = metadata.is_dir();
+        let len = if is_dir { 0 } else { metadata.len() };
+        Ok(Metadata { is_dir, len, modified_ms: wall_ms(metadata.modified()?) })
+    })
+    .await
+}
+
+pub(super) fn space(path: &Path) -> io::Result<Space> {
+    check_allowed()?;
+    let stat = rustix::fs::statvfs(path)?;
+    Ok(Space {
+        total: stat.f_blocks.saturating_mul(stat.f_frsize),
+        available: stat.f_bavail.saturating_mul(stat.f_frsize),
+    })
+}
+
+struct RealFile {
+    file: Arc<File>,
+    path: PathBuf,
+}
+
+impl RawFile for RealFile {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    fn read_at(&self, buf: &mut [u8], at: u64) -> io::Result<usize> {
+        self.file.read_at(buf, at)
+    }
+
+    fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<usize> {
+        self.file.write_at(bytes, at)
+    }
+
+    fn set_len(&self, len: u64) -> BoxFuture<io::Result<()>> {
+        let file = Arc::clone(&self.file);
+        Box::pin(blocking(move || file.set_len(len)))
+    }
+
+    fn allocate(&self, len: u64) -> BoxFuture<io::Result<()>> {
+        let file = Arc::clone(&self.file);
+        Box::pin(blocking(move || {
+            if len == 0 {
+                return Ok(());
+            }
+            Ok(rustix::fs::fallocate(&*file, FallocateFlags::empty(), 0, len)?)
+        }))
+    }
+
+    fn sync(&self, data_only: bool) -> BoxFuture<io::Result<()>> {
+        let file = Arc::clone(&self.file);
+        Box::pin(blocking(move || if data_only { file.sync_data() } else { file.sync_all() }))
+    }
+
+    fn try_lock(&self) -> io::Result<bool> {
+        // Two locks: `flock` belongs to the open file, so that two brokers in one process exclude each other; the
+        // POSIX record lock is the one that Java's FileChannel takes.
+        match self.file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Ok(false),
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+        match rustix::fs::fcntl_lock(&*self.file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(true),
+            Err(rustix::io::Errno::ACCESS | rustix::io::Errno::AGAIN) => {
+                self.file.unlock()?;
+                Ok(false)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn map(&self, len: u64) -> BoxFuture<io::Result<Box<dyn RawMapping>>> {
+        let (file, path) = (Arc::clone(&self.file), self.path.clone());
+        Box::pin(blocking(move || {
+            let region = Region::map_file(&file, len)?;
+            Ok(Box::new(RealMapping { region, path }) as Box<dyn RawMapping>)
+        }))
+    }
+}
+
+struct RealMapping {
+    region: Region,
+    /// Where the file stood when it was opened: a new body goes there.
+    path: PathBuf,
+}
+
+impl RawMapping for RealMapping {
+    fn len(&self) -> u64 {
+        self.region.len()
+    }
+
+    fn write(&self, at: u64, bytes: &[u8]) {
+        self.region.write(at, bytes);
+    }
+
+    fn with(&self, from: u64, to: u64, look: &mut dyn FnMut(&[u8])) {
+        self.region.with(from, to, look);
+    }
+
+    fn slice(&self, from: u64, to: u64) -> Bytes {
+        self.region.slice(from, to)
+    }
+
+    fn sync(&self, from: u64, to: u64) -> BoxFuture<io::Result<()>> {
+        let region = self.region.clone();
+        Box::pin(blocking(move || region.sync(from, to)))
+    }
+
+    fn rewind(&self, keep: u64) -> BoxFuture<io::Result<Box<dyn RawMapping>>> {
+        let (region, path) = (self.region.clone(), self.path.clone());
+        Box::pin(blocking(move || rewind(&region, path, keep)))
+    }
+}
+
+/// Writes the surviving bytes into a new file and puts it in the place of the old one, whose mapping stays as it is.
+fn rewind(old: &Region, path: PathBuf, keep: u64) -> io::Result<Box<dyn RawMapping>> {
+    let len = old.len();
+    assert!(keep <= len, "cannot keep {keep} bytes of {len}");
+    let mut name = path.clone().into_os_string();
+    name.push(".rewind");
+    let beside = PathBuf::from(name);
+    let file = File::options().read(true).write(true).create(true).truncate(true).open(&beside)?;
+    let result = (|| {
+        rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, len)?;
+        old.with(0, keep, |bytes| file.write_all_at(bytes, 0))?;
+        file.sync_all()?;
+        std::fs::rename(&beside, &path)?;
+        if let Some(dir) = path.parent() {
+            File::open(dir)?.sync_all()?;
+        }
+        Region::map_file(&file, len)
+    })();
+    match result {
+        Ok(region) => Ok(Box::new(RealMapping { region, path })),
+        Err(error) => {
+            // The old body still stands under the name; a leftover beside it would only confuse.
+            drop(std::fs::remove_file(&beside));
+            Err(error)
+        }
+    }
+}
