@@ -1,1 +1,3 @@
-//! Placeholder.
+//! The wire: frames, commands, bodies, connections.
+
+pub mod settings;
