@@ -61,7 +61,6 @@ impl Host {
     }
 
     /// Makes this the current host of the thread until the guard is dropped.
-    #[must_use]
     pub fn enter(&self) -> Entered {
         Entered { previous: swap(Some(self.clone())), not_send: PhantomData }
     }

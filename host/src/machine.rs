@@ -138,10 +138,12 @@ pub trait Listener: Send + Sync {
     fn local_addr(&self) -> io::Result<SocketAddr>;
 
     /// The next connection and the address of its other end. Cancel-safe.
+    #[expect(clippy::type_complexity, reason = "unlike a `BoxFuture` it borrows the listener")]
     fn accept(&self) -> Pin<Box<dyn Future<Output = io::Result<(Box<dyn Stream>, SocketAddr)>> + Send + '_>>;
 }
 
 /// An open file.
+#[expect(clippy::len_without_is_empty, reason = "nobody asks whether a file is empty")]
 pub trait RawFile: Send + Sync {
     /// Its length in bytes.
     fn len(&self) -> io::Result<u64>;
@@ -170,6 +172,7 @@ pub trait RawFile: Send + Sync {
 }
 
 /// A mapped file. It stays usable when the file has lost its name.
+#[expect(clippy::len_without_is_empty, reason = "an empty mapping cannot exist")]
 pub trait RawMapping: Send + Sync {
     /// Its length in bytes.
     fn len(&self) -> u64;
