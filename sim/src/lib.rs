@@ -1,1 +1,3 @@
-//! Placeholder.
+//! The stand: a simulated machine, and whole clusters on it under faults.
+
+pub mod disk;
