@@ -1,3 +1,21 @@
-//! The stand: a simulated machine, and whole clusters on it under faults.
+//! The stand: a whole cluster in one thread, under a seed.
+//!
+//! It owns the simulated machine (tasks and time on madsim's executor; network, disks and clocks of our own) and, on
+//! top of it, scenarios, workload, history and checkers. It sees the product through wire, files and points only, and
+//! must not know private state of the roles.
+//!
+//! One process should run one seed wherever the result counts: statics of the product leak between runs otherwise.
+
+#[cfg(not(madsim))]
+compile_error!(
+    "the stand needs `--cfg madsim` for the whole build. `.cargo/config.toml` sets it: build inside the workspace, \
+     without RUSTFLAGS in the environment (it replaces the flags of that file); or build the servers alone with \
+     `cargo build --no-default-features`"
+);
 
 pub mod disk;
+pub mod net;
+pub mod seed;
+pub mod stand;
+
+mod world;
