@@ -15,6 +15,7 @@ compile_error!(
 
 pub mod disk;
 pub mod net;
+pub mod scenario;
 pub mod seed;
 pub mod stand;
 

@@ -1,0 +1,89 @@
+//! Checks across the tables of a scenario.
+
+use std::{collections::BTreeSet, ops::Range};
+
+use super::{
+    Kind, Scenario, ScenarioError,
+    reader::{At, Source},
+    tables::{Places, unknown},
+    units,
+};
+
+/// The longest scenario: memory of a run grows with it.
+const LONGEST_HOURS: u64 = 24;
+
+/// The most messages of a scenario.
+pub(super) fn check(
+    source: &Source,
+    scenario: &Scenario,
+    places: &Places,
+    whole: &Range<usize>,
+) -> Result<(), ScenarioError> {
+    if scenario.brokers.is_empty() {
+        return Err(source.error(&(whole.start..whole.start), "the scenario has no [[broker]]"));
+    }
+    if (scenario.active + scenario.settle).as_secs() > LONGEST_HOURS * 3600 {
+        let message = format!("`active` and `settle` are more than {LONGEST_HOURS} h together");
+        return Err(source.error(&(whole.start..whole.start), message));
+    }
+    once(source, &places.groups, "group")?;
+    once(source, &places.topic_names, "topic")?;
+    once(source, &places.ids, "fault")?;
+    let topics: Vec<&str> = scenario.topics.iter().map(|topic| topic.name.as_str()).collect();
+    known(source, &places.topics, "topic", &topics)?;
+    let brokers: Vec<&str> = scenario.brokers.iter().map(|group| group.name.as_str()).collect();
+    known(source, &places.brokers, "broker group", &brokers)?;
+    let names = scenario.nodes();
+    let nodes: Vec<&str> = names.iter().map(|(name, _)| name.as_str()).collect();
+    known(source, &places.nodes, "node", &nodes)?;
+    let groups: BTreeSet<&str> =
+        nodes.iter().filter_map(|node| node.rsplit_once('/')).map(|(group, _)| group).collect();
+    let ends: Vec<&str> = nodes.iter().copied().chain(groups).chain(["*"]).collect();
+    known(source, &places.ends, "node or group", &ends)?;
+    for time in &places.times {
+        let (what, at) = time.value;
+        if at > scenario.active {
+            let (at, end) = (units::print_time(at), units::print_time(scenario.active));
+            let message = format!("`{what}` is {at}, after the end of the active phase at {end}");
+            return Err(source.error(&time.at, message).with_help("move it earlier, or make `active` longer"));
+        }
+    }
+    disks(source, scenario, places)
+}
+
+/// Faults of disks must be aimed at nodes that have one.
+fn disks(source: &Source, scenario: &Scenario, places: &Places) -> Result<(), ScenarioError> {
+    let names = scenario.nodes();
+    for fault in &scenario.faults {
+        let needs_disk = matches!(fault.kind.name(), "disk-fill" | "disk-slow");
+        let Some(node) = fault.kind.node().filter(|_| needs_disk) else { continue };
+        let is_broker = names.iter().any(|(name, kind)| name == node && *kind == Kind::Broker);
+        if !is_broker {
+            let at = places.nodes.iter().find(|place| place.value == node).map_or(0..0, |place| place.at.clone());
+            let message = format!("`{}` needs a broker, `{node}` has no disk", fault.kind.name());
+            return Err(source.error(&at, message));
+        }
+    }
+    Ok(())
+}
+
+fn once(source: &Source, names: &[At<String>], what: &str) -> Result<(), ScenarioError> {
+    let mut seen = BTreeSet::from(["namesrv"]);
+    for name in names {
+        if !seen.insert(name.value.as_str()) {
+            let message = match name.value.as_str() {
+                "namesrv" => format!("{what} `namesrv`: that name belongs to the name servers"),
+                name => format!("a second {what} `{name}`"),
+            };
+            return Err(source.error(&name.at, message));
+        }
+    }
+    Ok(())
+}
+
+fn known(source: &Source, names: &[At<String>], what: &str, known: &[&str]) -> Result<(), ScenarioError> {
+    match names.iter().find(|name| !known.contains(&name.value.as_str())) {
+        Some(name) => Err(unknown(source, &name.at, what, &name.value, known)),
+        None => Ok(()),
+    }
+}

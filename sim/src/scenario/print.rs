@@ -1,0 +1,261 @@
+//! Writes a scenario as a file that reads back as the same scenario.
+
+use std::fmt::Write as _;
+
+use super::{
+    ConsumerGroup, Expect, FORMAT, Fault, FaultKind, Load, Port, ProducerGroup, Scenario, SeedPins, SendMode, Settings,
+    Survival, When,
+    units::{Span, print_rate, print_size, print_span, print_time},
+};
+
+/// Lines `key = value` of one table.
+struct Lines(String);
+
+impl Lines {
+    fn table(&mut self, head: &str) {
+        self.line(format_args!("\n{head}"));
+    }
+
+    fn line(&mut self, line: std::fmt::Arguments<'_>) {
+        self.0.write_fmt(line).expect("writing into a string cannot fail");
+        self.0.push('\n');
+    }
+
+    fn text(&mut self, key: &str, value: &str) {
+        self.line(format_args!("{key} = {}", quoted(value)));
+    }
+
+    fn number(&mut self, key: &str, value: u64) {
+        self.line(format_args!("{key} = {value}"));
+    }
+
+    fn list<'a>(&mut self, key: &str, values: impl Iterator<Item = &'a str>) {
+        self.line(format_args!("{key} = [{}]", values.map(quoted).collect::<Vec<_>>().join(", ")));
+    }
+
+    fn settings(&mut self, settings: &Settings) {
+        if !settings.is_empty() {
+            let pairs: Vec<_> =
+                settings.iter().map(|(key, value)| format!("{} = {}", key_of(key), quoted(value))).collect();
+            self.line(format_args!("config = {{ {} }}", pairs.join(", ")));
+        }
+    }
+}
+
+impl Scenario {
+    /// The scenario as a file.
+    #[must_use]
+    pub fn print(&self) -> String {
+        let mut out = Lines(String::new());
+        out.number("format", FORMAT);
+        if !self.about.is_empty() {
+            out.text("about", &self.about);
+        }
+        out.text("active", &print_time(self.active));
+        out.text("settle", &print_time(self.settle));
+        print_seeds(&mut out, &self.seeds);
+        out.table("[[namesrv]]");
+        out.number("count", self.namesrvs.into());
+        out.settings(&self.namesrv_config);
+        for group in &self.brokers {
+            out.table("[[broker]]");
+            out.text("name", &group.name);
+            out.list("replicas", group.replicas.iter().map(|role| role.name()));
+            out.text("disk", &print_size(group.disk_bytes));
+            out.settings(&group.config);
+        }
+        if !self.claim.is_empty() {
+            let entries: Vec<String> = self
+                .claim
+                .iter()
+                .map(|entry| match entry.count {
+                    Some(count) => format!("{}:{count}", entry.kind),
+                    None => entry.kind.clone(),
+                })
+                .collect();
+            out.table("[claim]");
+            out.list("survives", entries.iter().map(String::as_str));
+        }
+        for topic in &self.topics {
+            out.table("[[topic]]");
+            out.text("name", &topic.name);
+            out.number("queues", topic.queues.into());
+            out.list("brokers", topic.brokers.iter().map(String::as_str));
+        }
+        self.producers.iter().for_each(|group| print_producer(&mut out, group));
+        self.consumers.iter().for_each(|group| print_consumer(&mut out, group));
+        self.faults.iter().for_each(|fault| print_fault(&mut out, fault));
+        print_expect(&mut out, &self.expect);
+        out.0
+    }
+}
+
+fn print_seeds(out: &mut Lines, pins: &SeedPins) {
+    if *pins == SeedPins::default() {
+        return;
+    }
+    out.table("[seeds]");
+    let seeds = [
+        ("root", pins.root),
+        ("plan", pins.plan),
+        ("work", pins.work),
+        ("net", pins.net),
+        ("disk", pins.disk),
+        ("clock", pins.clock),
+        ("sched", pins.sched),
+    ];
+    for (name, seed) in seeds {
+        // TOML integers end at 2^63: larger seeds are written in the form that keeps all 64 bits.
+        match seed {
+            Some(seed) if i64::try_from(seed).is_ok() => out.number(name, seed),
+            Some(seed) => out.text(name, &format!("{seed:#018x}")),
+            None => {}
+        }
+    }
+}
+
+fn print_producer(out: &mut Lines, group: &ProducerGroup) {
+    out.table("[[producer]]");
+    out.text("group", &group.group);
+    out.number("instances", group.instances.into());
+    out.text("topic", &group.topic);
+    match group.mode {
+        SendMode::Sync => out.text("mode", "sync"),
+        SendMode::Oneway => out.text("mode", "oneway"),
+        SendMode::Batch { size } => {
+            out.text("mode", "batch");
+            out.number("batch", size.into());
+        }
+    }
+    match &group.load {
+        Load::Drawn { rate, body_bytes, tags, start, end } => {
+            out.text("rate", &print_rate(*rate));
+            out.text("body", &print_span(*body_bytes, print_size));
+            if !tags.is_empty() {
+                out.list("tags", tags.iter().map(String::as_str));
+            }
+            out.text("start", &print_time(*start));
+            out.text("end", &print_time(*end));
+        }
+        Load::Planned(sends) => {
+            out.line(format_args!("sends = ["));
+            for send in sends {
+                let mut row =
+                    format!("{} by {} at {}, {}", send.n, send.by, print_time(send.at), print_size(send.body_bytes));
+                if let Some(tag) = &send.tag {
+                    row.push_str(", ");
+                    row.push_str(tag);
+                }
+                out.line(format_args!("  {},", quoted(&row)));
+            }
+            out.line(format_args!("]"));
+        }
+    }
+    out.settings(&group.config);
+}
+
+fn print_consumer(out: &mut Lines, group: &ConsumerGroup) {
+    out.table("[[consumer]]");
+    out.text("group", &group.group);
+    out.number("instances", group.instances.into());
+    out.text("join", &print_time(group.join));
+    if !group.scale.is_empty() {
+        let step =
+            |step: &super::Scale| format!("{{ at = \"{}\", instances = {} }}", print_time(step.at), step.instances);
+        let steps: Vec<String> = group.scale.iter().map(step).collect();
+        out.line(format_args!("scale = [{}]", steps.join(", ")));
+    }
+    let tags = if group.tags.is_empty() { "*".to_owned() } else { group.tags.join(" || ") };
+    out.text("subscribe", &format!("{}: {tags}", group.topic));
+    out.text("handling", &print_span(group.handling, print_time));
+    if group.later_percent > 0 {
+        out.text("later", &format!("{}%", group.later_percent));
+    }
+    out.settings(&group.config);
+}
+
+fn print_fault(out: &mut Lines, fault: &Fault) {
+    out.table("[[fault]]");
+    out.text("id", &fault.id);
+    match &fault.when {
+        When::At(at) => out.text("at", &print_span(*at, print_time)),
+        When::On { point, node, nth } => {
+            let (point, node) = (quoted(point), quoted(node));
+            out.line(format_args!("on = {{ point = {point}, node = {node}, nth = {nth} }}"));
+        }
+    }
+    out.text("kind", fault.kind.name());
+    if let Some(node) = fault.kind.node() {
+        out.text("node", node);
+    }
+    match &fault.kind {
+        FaultKind::PowerLoss { style: Some(style), .. } => out.text("style", name_of(&Survival::NAMES, *style)),
+        FaultKind::Cut { link, port, hold } => {
+            print_link(out, link);
+            if let Some(port) = port {
+                out.text("port", name_of(&Port::NAMES, *port));
+            }
+            if *hold {
+                out.line(format_args!("hold = true"));
+            }
+        }
+        FaultKind::Latency { link, extra } => {
+            print_link(out, link);
+            out.text("extra", &print_span(*extra, print_time));
+        }
+        FaultKind::DiskFill { percent, .. } => out.text("percent", &format!("{percent}%")),
+        FaultKind::DiskSlow { factor, .. } => out.number("factor", (*factor).into()),
+        FaultKind::Skew { by_ms, .. } => out.text("by", &format!("{by_ms}ms")),
+        FaultKind::Kill { .. } | FaultKind::Stop { .. } | FaultKind::PowerLoss { .. } | FaultKind::Pause { .. } => {}
+    }
+    if let Some(lasts) = fault.lasts {
+        let key = match fault.kind {
+            FaultKind::Kill { .. } | FaultKind::Stop { .. } | FaultKind::PowerLoss { .. } => "down",
+            _ => "for",
+        };
+        out.text(key, &print_span(lasts, print_time));
+    }
+}
+
+fn print_link(out: &mut Lines, link: &super::Link) {
+    let arrow = if link.both { "<->" } else { "->" };
+    out.text("link", &format!("{} {arrow} {}", link.from, link.to));
+}
+
+fn print_expect(out: &mut Lines, expect: &Expect) {
+    out.table("[expect]");
+    if let Some(checker) = &expect.fails {
+        out.text("verdict", &format!("fail:{checker}"));
+    }
+    for (name, bound) in &expect.bounds {
+        match bound {
+            Span { least: 0, most } => out.number(name, *most),
+            Span { least, most } => out.text(name, &format!("{least}..{most}")),
+        }
+    }
+    if let Some(converged) = expect.converged {
+        out.text("converged", &print_time(converged));
+    }
+    if !expect.sometimes.is_empty() {
+        out.list("sometimes", expect.sometimes.iter().map(String::as_str));
+    }
+    if !expect.at_least.is_empty() {
+        let counts: Vec<String> = expect.at_least.iter().map(|(name, count)| format!("{name} = {count}")).collect();
+        out.line(format_args!("at-least = {{ {} }}", counts.join(", ")));
+    }
+}
+
+fn name_of<T: Copy + PartialEq>(names: &[(&'static str, T)], value: T) -> &'static str {
+    names.iter().find(|(_, known)| *known == value).expect("the list of names holds every value").0
+}
+
+/// A TOML basic string.
+fn quoted(text: &str) -> String {
+    toml::Value::String(text.to_owned()).to_string()
+}
+
+/// A TOML key: bare if it may be.
+fn key_of(key: &str) -> String {
+    let bare = !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
+    if bare { key.to_owned() } else { quoted(key) }
+}

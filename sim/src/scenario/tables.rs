@@ -1,0 +1,593 @@
+//! The tables of a scenario file, one function each.
+
+use std::{collections::BTreeMap, ops::Range, time::Duration};
+
+use super::{
+    BrokerGroup, ConsumerGroup, Expect, FORMAT, Fault, FaultKind, Link, Load, MARKS, Port, ProducerGroup, Role, Scale,
+    Scenario, ScenarioError, SeedPins, Send, SendMode, Settings, Survival, Survives, Topic, When, check,
+    reader::{At, Bound, Percent, PinnedSeed, Setting, Size, Source, Table, nearest},
+    units::{Rate, Span},
+};
+
+/// Places of the file that the checks across tables point at.
+#[derive(Default)]
+pub(super) struct Places {
+    /// Names that must be topics.
+    pub topics: Vec<At<String>>,
+    /// Names that must be broker groups.
+    pub brokers: Vec<At<String>>,
+    /// Names that must be nodes.
+    pub nodes: Vec<At<String>>,
+    /// Ends of links, which must be nodes, groups or `*`.
+    pub ends: Vec<At<String>>,
+    /// Names of groups; each must be used once.
+    pub groups: Vec<At<String>>,
+    /// Ids of faults; each must be used once.
+    pub ids: Vec<At<String>>,
+    /// Names of topics; each must be used once.
+    pub topic_names: Vec<At<String>>,
+    /// Times that must lie before the end of the active phase.
+    pub times: Vec<At<(&'static str, Duration)>>,
+    /// Where the settings of each broker group, name servers and clients stand.
+    pub settings: Vec<(SettingsOf, Vec<At<(String, String)>>)>,
+}
+
+/// Whose settings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SettingsOf {
+    Namesrv,
+    Broker,
+    Producer,
+    Consumer,
+}
+
+impl Scenario {
+    /// Reads a scenario. `file` is the path as the user wrote it; messages show it, and its stem names the scenario.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with it.
+    pub fn parse(file: &str, text: &str) -> Result<Scenario, ScenarioError> {
+        let source = Source::new(file, text);
+        let mut root = source.parse()?;
+        let mut places = Places::default();
+        let format = root.required::<u64>("format")?;
+        if format.value != FORMAT {
+            let message = format!("format {} is not known: this build reads format {FORMAT}", format.value);
+            return Err(source.error(&format.at, message));
+        }
+        let about = root.or("about", String::new())?;
+        let active = root.required::<Duration>("active")?.value;
+        let settle = root.or("settle", Duration::from_secs(180))?;
+        let seeds = root.table("seeds")?.map_or(Ok(SeedPins::default()), read_seeds)?;
+        let (namesrvs, namesrv_config) = read_namesrvs(&source, &mut root, &mut places)?;
+        let brokers = each(&mut root, "broker", |table| read_broker(&source, table, &mut places))?;
+        let claim = root.table("claim")?.map_or(Ok(Vec::new()), |table| read_claim(&source, table))?;
+        let topics = each(&mut root, "topic", |table| read_topic(table, &brokers, &mut places))?;
+        let producers = each(&mut root, "producer", |table| read_producer(&source, table, active, &mut places))?;
+        let consumers = each(&mut root, "consumer", |table| read_consumer(&source, table, &mut places))?;
+        let faults = each(&mut root, "fault", |table| read_fault(&source, table, &mut places))?;
+        if let Some(table) = root.table("nemesis")? {
+            read_nemesis(&source, table)?;
+        }
+        let expect = root.table("expect")?.map_or(Ok(Expect::default()), |table| read_expect(&source, table))?;
+        let whole = root.at.clone();
+        root.finish()?;
+        let name = std::path::Path::new(file).file_stem().map_or(file.into(), |stem| stem.to_string_lossy());
+        let scenario = Scenario {
+            name: name.into_owned(),
+            about,
+            active,
+            settle,
+            seeds,
+            namesrvs,
+            namesrv_config,
+            brokers,
+            claim,
+            topics,
+            producers,
+            consumers,
+            faults,
+            expect,
+        };
+        check::check(&source, &scenario, &places, &whole)?;
+        Ok(scenario)
+    }
+}
+
+fn each<'a, T>(
+    root: &mut Table<'a>,
+    key: &'static str,
+    mut read: impl FnMut(Table<'a>) -> Result<T, ScenarioError>,
+) -> Result<Vec<T>, ScenarioError> {
+    root.tables(key)?.into_iter().map(&mut read).collect()
+}
+
+fn read_seeds(mut table: Table<'_>) -> Result<SeedPins, ScenarioError> {
+    let mut seed = |key| Ok::<_, ScenarioError>(table.optional::<PinnedSeed>(key)?.map(|seed| seed.value.0));
+    let pins = SeedPins {
+        root: seed("root")?,
+        plan: seed("plan")?,
+        work: seed("work")?,
+        net: seed("net")?,
+        disk: seed("disk")?,
+        clock: seed("clock")?,
+        sched: seed("sched")?,
+    };
+    table.finish()?;
+    Ok(pins)
+}
+
+fn read_namesrvs(source: &Source, root: &mut Table<'_>, places: &mut Places) -> Result<(u32, Settings), ScenarioError> {
+    let mut tables = root.tables("namesrv")?.into_iter();
+    let Some(mut table) = tables.next() else { return Ok((1, Vec::new())) };
+    if let Some(second) = tables.next() {
+        return Err(source
+            .error(&second.at, "a second [[namesrv]]")
+            .with_help("one table describes all name servers: raise its `count`"));
+    }
+    let count = at_least_one(source, table.optional("count")?, 1, "`count`")?;
+    let config = read_settings(&mut table, SettingsOf::Namesrv, places)?;
+    table.finish()?;
+    Ok((count, config))
+}
+
+fn read_broker(source: &Source, mut table: Table<'_>, places: &mut Places) -> Result<BrokerGroup, ScenarioError> {
+    let name = group_name(source, table.required("name")?)?;
+    places.groups.push(name.clone());
+    let replicas = match table.optional::<Vec<At<String>>>("replicas")? {
+        None => vec![Role::AsyncMaster],
+        Some(replicas) => read_replicas(source, replicas)?,
+    };
+    let disk = table.optional::<Size>("disk")?;
+    if let Some(At { at, .. }) = disk.as_ref().filter(|disk| disk.value.0 < 1 << 20) {
+        return Err(source.error(at, "`disk` is smaller than 1MiB, which no store fits in"));
+    }
+    let config = read_settings(&mut table, SettingsOf::Broker, places)?;
+    table.finish()?;
+    let disk_bytes = disk.map_or(1 << 30, |disk| disk.value.0);
+    Ok(BrokerGroup { name: name.value, replicas, disk_bytes, config })
+}
+
+fn read_replicas(source: &Source, replicas: At<Vec<At<String>>>) -> Result<Vec<Role>, ScenarioError> {
+    let mut roles = Vec::new();
+    for replica in replicas.value {
+        let role = match replica.value.as_str() {
+            "ASYNC_MASTER" => Role::AsyncMaster,
+            "SYNC_MASTER" => Role::SyncMaster,
+            "SLAVE" => {
+                return Err(source
+                    .error(&replica.at, "a SLAVE needs replication, which is not built yet (issue 6)")
+                    .with_help("use several groups of one master each"));
+            }
+            other => {
+                let error = source.error(&replica.at, format!("unknown role `{other}`"));
+                return Err(error.with_help("roles are ASYNC_MASTER and SYNC_MASTER"));
+            }
+        };
+        roles.push(role);
+    }
+    if roles.len() != 1 {
+        let message = format!("{} masters in one group: a group has exactly one", roles.len());
+        return Err(source.error(&replicas.at, message));
+    }
+    Ok(roles)
+}
+
+fn read_claim(source: &Source, mut table: Table<'_>) -> Result<Vec<Survives>, ScenarioError> {
+    const KINDS: [&str; 9] =
+        ["kill", "stop", "power-loss", "pause", "cut", "latency", "disk-fill", "disk-slow", "skew"];
+    let entries = table.or::<Vec<At<String>>>("survives", Vec::new())?;
+    table.finish()?;
+    let mut claim = Vec::new();
+    for entry in entries {
+        let (kind, count) = match entry.value.split_once(':') {
+            None => (entry.value.as_str(), None),
+            Some((kind, count)) => match count.parse() {
+                Ok(count) => (kind, Some(count)),
+                Err(_) => return Err(source.error(&entry.at, format!("`{count}` is not a number of nodes"))),
+            },
+        };
+        if !KINDS.contains(&kind) {
+            return Err(unknown(source, &entry.at, "kind of fault", kind, &KINDS));
+        }
+        claim.push(Survives { kind: kind.to_owned(), count });
+    }
+    Ok(claim)
+}
+
+fn read_topic(mut table: Table<'_>, brokers: &[BrokerGroup], places: &mut Places) -> Result<Topic, ScenarioError> {
+    let name = table.required::<String>("name")?;
+    places.topic_names.push(name.clone());
+    let queues = table.or("queues", 4)?;
+    let on = match table.optional::<Vec<At<String>>>("brokers")? {
+        None => brokers.iter().map(|group| group.name.clone()).collect(),
+        Some(list) => {
+            places.brokers.extend(list.value.iter().cloned());
+            list.value.into_iter().map(|broker| broker.value).collect()
+        }
+    };
+    table.finish()?;
+    Ok(Topic { name: name.value, queues, brokers: on })
+}
+
+fn read_producer(
+    source: &Source,
+    mut table: Table<'_>,
+    active: Duration,
+    places: &mut Places,
+) -> Result<ProducerGroup, ScenarioError> {
+    let group = group_name(source, table.required("group")?)?;
+    places.groups.push(group.clone());
+    let instances = at_least_one(source, table.optional("instances")?, 1, "`instances`")?;
+    let topic = table.required::<String>("topic")?;
+    places.topics.push(topic.clone());
+    let mode = read_mode(source, &mut table)?;
+    let load = match table.optional::<Vec<At<SendRow>>>("sends")? {
+        Some(sends) => Load::Planned(read_sends(source, sends.value, instances, places)?),
+        None => read_load(source, &mut table, active, places)?,
+    };
+    let config = read_settings(&mut table, SettingsOf::Producer, places)?;
+    table.finish()?;
+    Ok(ProducerGroup { group: group.value, instances, topic: topic.value, mode, config, load })
+}
+
+fn read_mode(source: &Source, table: &mut Table<'_>) -> Result<SendMode, ScenarioError> {
+    const MODES: [&str; 3] = ["sync", "batch", "oneway"];
+    let batch = table.optional::<u32>("batch")?;
+    let mode = table.optional::<String>("mode")?;
+    let mode = mode.unwrap_or(At { value: "sync".to_owned(), at: 0..0 });
+    let parsed = match mode.value.as_str() {
+        "sync" => SendMode::Sync,
+        "oneway" => SendMode::Oneway,
+        "batch" => SendMode::Batch { size: at_least_one(source, batch.clone(), 4, "`batch`")? },
+        other => {
+            return Err(unknown(source, &mode.at, "mode of sending", other, &MODES));
+        }
+    };
+    match (batch, parsed) {
+        (Some(batch), SendMode::Sync | SendMode::Oneway) => {
+            Err(source.error(&batch.at, "`batch` has a meaning only with mode = \"batch\""))
+        }
+        (_, mode) => Ok(mode),
+    }
+}
+
+fn read_load(
+    source: &Source,
+    table: &mut Table<'_>,
+    active: Duration,
+    places: &mut Places,
+) -> Result<Load, ScenarioError> {
+    let rate = table.required::<Rate>("rate")?.value;
+    let body = table.or("body", Span { least: Size(100), most: Size(1024) })?;
+    let tags = table.or::<Vec<At<String>>>("tags", Vec::new())?;
+    let start = table.optional::<Duration>("start")?;
+    let end = table.optional::<Duration>("end")?;
+    for (name, time) in [("start", &start), ("end", &end)] {
+        places.times.extend(time.iter().map(|time| At { value: (name, time.value), at: time.at.clone() }));
+    }
+    let (from, to) = (start.map_or(Duration::ZERO, |at| at.value), end.as_ref().map_or(active, |at| at.value));
+    if let Some(end) = end.filter(|_| to <= from) {
+        return Err(source.error(&end.at, "`end` is not after `start`: nothing would ever be sent"));
+    }
+    Ok(Load::Drawn {
+        rate,
+        body_bytes: Span { least: body.least.0, most: body.most.0 },
+        tags: tags.into_iter().map(|tag| tag.value).collect(),
+        start: from,
+        end: to,
+    })
+}
+
+/// One entry of `sends`, before it is checked: `n by at body tag`, as one string so that a plan stays short.
+struct SendRow(Send);
+
+impl super::reader::Value for SendRow {
+    const EXPECTED: &'static str = "a message such as \"7 by 0 at 1.25s, 812B, paid\"";
+
+    fn from_toml(value: &toml::de::DeValue<'_>) -> Option<Result<SendRow, String>> {
+        value.as_str().map(|text| parse_send(text).map(SendRow))
+    }
+}
+
+/// Reads `7 by 0 at 1.25s, 812B, paid`.
+fn parse_send(text: &str) -> Result<Send, String> {
+    let wrong = || format!("`{text}` is not a message: write one as in \"7 by 0 at 1.25s, 812B, paid\"");
+    let mut parts = text.splitn(3, ',').map(str::trim);
+    let (head, body) = (parts.next().ok_or_else(wrong)?, parts.next().ok_or_else(wrong)?);
+    let (who, at) = head.split_once(" at ").ok_or_else(wrong)?;
+    let (n, by) = who.split_once(" by ").ok_or_else(wrong)?;
+    Ok(Send {
+        n: n.trim().parse().map_err(|_| wrong())?,
+        by: by.trim().parse().map_err(|_| wrong())?,
+        at: super::units::parse_time(at)?,
+        body_bytes: super::units::parse_size(body)?,
+        tag: parts.next().map(str::to_owned),
+    })
+}
+
+fn read_sends(
+    source: &Source,
+    rows: Vec<At<SendRow>>,
+    instances: u32,
+    places: &mut Places,
+) -> Result<Vec<Send>, ScenarioError> {
+    let mut seen = std::collections::BTreeSet::new();
+    let mut sends = Vec::with_capacity(rows.len());
+    for row in rows {
+        let send = row.value.0;
+        if send.by >= instances {
+            let message = format!("message {} is sent by producer {}, but `instances` is {instances}", send.n, send.by);
+            return Err(source.error(&row.at, message));
+        }
+        if !seen.insert((send.by, send.n)) {
+            return Err(source.error(&row.at, format!("message {} by {} is there twice", send.n, send.by)));
+        }
+        places.times.push(At { value: ("sends", send.at), at: row.at });
+        sends.push(send);
+    }
+    Ok(sends)
+}
+
+fn read_consumer(source: &Source, mut table: Table<'_>, places: &mut Places) -> Result<ConsumerGroup, ScenarioError> {
+    let group = group_name(source, table.required("group")?)?;
+    places.groups.push(group.clone());
+    let instances = table.or("instances", 1)?;
+    let join = table.optional::<Duration>("join")?;
+    places.times.extend(join.iter().map(|join| At { value: ("join", join.value), at: join.at.clone() }));
+    let mut scale = Vec::new();
+    let mut before = join.as_ref().map_or(Duration::ZERO, |join| join.value);
+    for mut step in table.tables("scale")? {
+        let at = step.required::<Duration>("at")?;
+        if at.value < before {
+            return Err(source.error(&at.at, "`scale` steps must be in order of time, after `join`"));
+        }
+        before = at.value;
+        places.times.push(At { value: ("at", at.value), at: at.at });
+        scale.push(Scale { at: at.value, instances: step.required("instances")?.value });
+        step.finish()?;
+    }
+    let subscribe = table.required::<String>("subscribe")?;
+    let (topic, tags) = parse_subscription(&subscribe.value);
+    places.topics.push(At { value: topic.clone(), at: subscribe.at });
+    let millis = |ms| Duration::from_millis(ms);
+    let handling = table.or("handling", Span { least: millis(1), most: millis(5) })?;
+    let later = table.or("later", Percent(0))?;
+    let config = read_settings(&mut table, SettingsOf::Consumer, places)?;
+    table.finish()?;
+    Ok(ConsumerGroup {
+        group: group.value,
+        instances,
+        join: join.map_or(Duration::ZERO, |join| join.value),
+        scale,
+        topic,
+        tags,
+        handling,
+        later_percent: later.0,
+        config,
+    })
+}
+
+/// Reads `orders: paid || refund`, `orders: *` or `orders`.
+fn parse_subscription(text: &str) -> (String, Vec<String>) {
+    let (topic, tags) = text.split_once(':').unwrap_or((text, "*"));
+    let tags = tags.split("||").map(|tag| tag.trim().to_owned()).filter(|tag| !tag.is_empty() && tag != "*");
+    (topic.trim().to_owned(), tags.collect())
+}
+
+fn read_fault(source: &Source, mut table: Table<'_>, places: &mut Places) -> Result<Fault, ScenarioError> {
+    let id = table.required::<String>("id")?;
+    places.ids.push(id.clone());
+    let when = read_when(source, &mut table, places)?;
+    let kind = table.required::<String>("kind")?;
+    let (kind, lasting) = read_fault_kind(source, &mut table, kind, places)?;
+    let lasts = match lasting {
+        Lasting::Down => table.optional::<Span<Duration>>("down")?.map(|down| down.value),
+        Lasting::For => table.optional::<Span<Duration>>("for")?.map(|time| time.value),
+    };
+    table.finish()?;
+    Ok(Fault { id: id.value, when, kind, lasts })
+}
+
+fn read_when(source: &Source, table: &mut Table<'_>, places: &mut Places) -> Result<When, ScenarioError> {
+    let at = table.optional::<Span<Duration>>("at")?;
+    let on = table.table("on")?;
+    match (at, on) {
+        (Some(at), None) => {
+            places.times.push(At { value: ("at", at.value.most), at: at.at });
+            Ok(When::At(at.value))
+        }
+        (None, Some(mut on)) => {
+            let point = on.required::<String>("point")?.value;
+            let node = on.required::<String>("node")?;
+            places.nodes.push(node.clone());
+            let nth = at_least_one(source, on.optional("nth")?, 1, "`nth`")?;
+            on.finish()?;
+            Ok(When::On { point, node: node.value, nth })
+        }
+        (None, None) => Err(source
+            .error(&table.at, "[[fault]] says neither when nor where it happens")
+            .with_help("write at = \"30s\", or on = { point = \"store.flushed\", node = \"broker-a/0\" }")),
+        (Some(at), Some(_)) => Err(source.error(&at.at, "[[fault]] has both `at` and `on`: choose one")),
+    }
+}
+
+/// Which key says how long a fault lasts.
+enum Lasting {
+    Down,
+    For,
+}
+
+fn read_fault_kind(
+    source: &Source,
+    table: &mut Table<'_>,
+    kind: At<String>,
+    places: &mut Places,
+) -> Result<(FaultKind, Lasting), ScenarioError> {
+    const KINDS: [&str; 9] =
+        ["kill", "stop", "power-loss", "pause", "cut", "latency", "disk-fill", "disk-slow", "skew"];
+    let mut node = |table: &mut Table<'_>| {
+        let node = table.required::<String>("node")?;
+        places.nodes.push(node.clone());
+        Ok::<_, ScenarioError>(node.value)
+    };
+    Ok(match kind.value.as_str() {
+        "kill" => (FaultKind::Kill { node: node(table)? }, Lasting::Down),
+        "stop" => (FaultKind::Stop { node: node(table)? }, Lasting::Down),
+        "power-loss" => {
+            let style = choice(source, table.optional("style")?, "style", &Survival::NAMES)?;
+            (FaultKind::PowerLoss { node: node(table)?, style }, Lasting::Down)
+        }
+        "pause" => (FaultKind::Pause { node: node(table)? }, Lasting::For),
+        "cut" => {
+            let port = choice(source, table.optional("port")?, "port", &Port::NAMES)?;
+            let hold = table.or("hold", false)?;
+            (FaultKind::Cut { link: read_link(source, table, places)?, port, hold }, Lasting::For)
+        }
+        "latency" => {
+            let extra = table.required("extra")?.value;
+            (FaultKind::Latency { link: read_link(source, table, places)?, extra }, Lasting::For)
+        }
+        "disk-fill" => {
+            let percent = table.required::<Percent>("percent")?.value.0;
+            (FaultKind::DiskFill { node: node(table)?, percent }, Lasting::For)
+        }
+        "disk-slow" => {
+            let factor = at_least_one(source, Some(table.required("factor")?), 1, "`factor`")?;
+            (FaultKind::DiskSlow { node: node(table)?, factor }, Lasting::For)
+        }
+        "skew" => {
+            let by_ms = read_signed(source, table.required("by")?)?;
+            (FaultKind::Skew { node: node(table)?, by_ms }, Lasting::For)
+        }
+        other => return Err(unknown(source, &kind.at, "kind of fault", other, &KINDS)),
+    })
+}
+
+fn read_link(source: &Source, table: &mut Table<'_>, places: &mut Places) -> Result<Link, ScenarioError> {
+    let link = table.required::<String>("link")?;
+    let split = link.value.split_once("<->").map(|ends| (ends, true));
+    let Some(((from, to), both)) = split.or_else(|| link.value.split_once("->").map(|ends| (ends, false))) else {
+        return Err(source
+            .error(&link.at, format!("`{}` is not a link", link.value))
+            .with_help("write \"a -> b\" for one direction, \"a <-> b\" for both; * is everyone"));
+    };
+    let link_of = Link { from: from.trim().to_owned(), to: to.trim().to_owned(), both };
+    for end in [&link_of.from, &link_of.to] {
+        places.ends.push(At { value: end.clone(), at: link.at.clone() });
+    }
+    Ok(link_of)
+}
+
+/// Reads `-5s` or `250ms` in milliseconds.
+fn read_signed(source: &Source, text: At<String>) -> Result<i64, ScenarioError> {
+    let (negative, magnitude) = match text.value.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, text.value.strip_prefix('+').unwrap_or(&text.value)),
+    };
+    let time = super::units::parse_time(magnitude).map_err(|message| source.error(&text.at, message))?;
+    let ms = i64::try_from(time.as_millis()).map_err(|_| source.error(&text.at, "too large"))?;
+    Ok(if negative { -ms } else { ms })
+}
+
+fn read_nemesis(source: &Source, mut table: Table<'_>) -> Result<(), ScenarioError> {
+    let mode = table.required::<String>("mode")?;
+    match mode.value.as_str() {
+        "off" => table.finish(),
+        "swarm" => Err(source
+            .error(&mode.at, "mode = \"swarm\" draws random faults, which is not built yet (issue 4)")
+            .with_help("write the faults out as [[fault]], with ranges such as at = \"10s..40s\"")),
+        other => Err(unknown(source, &mode.at, "mode", other, &["off", "swarm"])),
+    }
+}
+
+fn read_expect(source: &Source, mut table: Table<'_>) -> Result<Expect, ScenarioError> {
+    let verdict = table.optional::<String>("verdict")?;
+    let fails = match &verdict {
+        None => None,
+        Some(At { value, .. }) if value == "pass" => None,
+        Some(At { value, at }) => match value.strip_prefix("fail:") {
+            Some(checker) if super::CHECKERS.contains(&checker) => Some(checker.to_owned()),
+            Some(checker) => return Err(unknown(source, at, "checker", checker, &super::CHECKERS)),
+            None => return Err(source.error(at, format!("`{value}` is not a verdict: write pass or fail:lost"))),
+        },
+    };
+    let mut bounds = BTreeMap::new();
+    for key in super::CHECKERS.into_iter().chain(["legally-lost"]) {
+        if let Some(bound) = table.optional::<Bound>(key)? {
+            bounds.insert(key.to_owned(), bound.value.0);
+        }
+    }
+    let converged = table.optional::<Duration>("converged")?.map(|time| time.value);
+    let sometimes = table.or::<Vec<At<String>>>("sometimes", Vec::new())?;
+    for mark in &sometimes {
+        // Names with a dot are points of the product, which this crate does not list.
+        if !mark.value.contains('.') && !MARKS.contains(&mark.value.as_str()) {
+            return Err(unknown(source, &mark.at, "mark", &mark.value, &MARKS));
+        }
+    }
+    let mut at_least = BTreeMap::new();
+    if let Some(counts) = table.table("at-least")? {
+        for (name, count) in counts.rest::<u64>()? {
+            if !super::COUNTS.contains(&name.value.as_str()) {
+                return Err(unknown(source, &name.at, "count", &name.value, &super::COUNTS));
+            }
+            at_least.insert(name.value, count.value);
+        }
+    }
+    table.finish()?;
+    let sometimes = sometimes.into_iter().map(|mark| mark.value).collect();
+    Ok(Expect { fails, bounds, converged, sometimes, at_least })
+}
+
+fn read_settings(table: &mut Table<'_>, of: SettingsOf, places: &mut Places) -> Result<Settings, ScenarioError> {
+    let Some(config) = table.table("config")? else { return Ok(Vec::new()) };
+    let mut placed = Vec::new();
+    for (key, value) in config.rest::<Setting>()? {
+        placed.push(At { value: (key.value, value.value.0), at: key.at.start..value.at.end });
+    }
+    let settings = placed.iter().map(|setting| setting.value.clone()).collect();
+    places.settings.push((of, placed));
+    Ok(settings)
+}
+
+/// A group name: it becomes part of node names and of RocketMQ's group names.
+fn group_name(source: &Source, name: At<String>) -> Result<At<String>, ScenarioError> {
+    let legal = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    if name.value.is_empty() || name.value.len() > 120 || !name.value.chars().all(legal) {
+        let message = format!("`{}` is not a name: use letters, digits, - and _", name.value);
+        return Err(source.error(&name.at, message));
+    }
+    Ok(name)
+}
+
+fn at_least_one(source: &Source, value: Option<At<u32>>, default: u32, what: &str) -> Result<u32, ScenarioError> {
+    match value {
+        Some(At { value: 0, at }) => Err(source.error(&at, format!("{what} is 0, it must be at least 1"))),
+        Some(At { value, .. }) => Ok(value),
+        None => Ok(default),
+    }
+}
+
+fn choice<T: Copy>(
+    source: &Source,
+    value: Option<At<String>>,
+    what: &str,
+    names: &[(&'static str, T)],
+) -> Result<Option<T>, ScenarioError> {
+    let Some(value) = value else { return Ok(None) };
+    if let Some((_, found)) = names.iter().find(|(name, _)| *name == value.value) {
+        return Ok(Some(*found));
+    }
+    let known: Vec<&str> = names.iter().map(|(name, _)| *name).collect();
+    Err(unknown(source, &value.at, what, &value.value, &known))
+}
+
+/// The error for a name outside a closed list, with the nearest right one.
+pub(super) fn unknown(source: &Source, at: &Range<usize>, what: &str, name: &str, known: &[&str]) -> ScenarioError {
+    let error = source.error(at, format!("unknown {what} `{name}`"));
+    match nearest(name, known) {
+        Some(near) => error.with_help(format!("did you mean `{near}`?")),
+        None => error.with_help(format!("known: {}", known.join(", "))),
+    }
+}
