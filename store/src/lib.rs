@@ -1,1 +1,24 @@
-//! Placeholder.
+//! Messages on disk: commit log, consume queues, checkpoint, recovery, retention.
+//!
+//! The files are those of Apache RocketMQ; either opens what the other wrote. This crate knows no sockets, no clients
+//! and no consumer groups. It takes clock, tasks and files from its [`host::Host`].
+//!
+//! What must always hold:
+//! - a message is visible to readers only as a whole, and stays as it was: bytes handed out are never written again;
+//! - `flushed <= written`, both only grow, and under sync flush nobody sees what is not on disk;
+//! - entry `i` of a consume queue points at the message with queue offset `i`, or at none;
+//! - nothing beyond the end of the log ever comes back;
+//! - a failed sync ends all writing until a restart has found out what is left.
+
+mod config;
+pub mod config_file;
+mod error;
+mod get;
+mod put;
+mod store;
+
+pub use config::{FlushDiskType, StoreConfig};
+pub use error::{PutError, StoreError, WriteBlock};
+pub use get::{GetRequest, GetResult, GetStatus, MessageFilter, TimeBoundary};
+pub use put::{BatchPut, Durability, Flushed, Put};
+pub use store::{DiskUse, Store};

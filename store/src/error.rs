@@ -1,0 +1,135 @@
+//! What can go wrong.
+
+use std::{io, path::PathBuf};
+
+use message::{PhyOffset, RecordError};
+
+/// Why a store cannot be opened, closed or read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// Another broker has it open. Nothing was touched.
+    #[error("the store {} is in use by another broker", .root.display())]
+    Locked {
+        /// The root of the store.
+        root: PathBuf,
+    },
+    /// A setting that no store can have.
+    #[error("{key} is {value}: {reason}")]
+    Config {
+        /// RocketMQ's key.
+        key: &'static str,
+        /// The value.
+        value: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// Files that this version cannot read.
+    #[error("{}: {reason}", .path.display())]
+    Unsupported {
+        /// The file or directory.
+        path: PathBuf,
+        /// What it holds.
+        reason: &'static str,
+    },
+    /// A file of another length than the settings say. Nothing was touched.
+    #[error("{} has {found_bytes} bytes, {key} says {expected_bytes}", .path.display())]
+    FileSize {
+        /// The file.
+        path: PathBuf,
+        /// How long it is.
+        found_bytes: u64,
+        /// How long it should be.
+        expected_bytes: u64,
+        /// The setting that decides it.
+        key: &'static str,
+    },
+    /// A record that had been on disk cannot be read any more, and later ones can. Nothing was touched.
+    #[error(
+        "commit log damaged at {at}: records up to {durable} had been durable; set acceptDamagedCommitLog=true to cut \
+         the log there"
+    )]
+    Damaged {
+        /// Where the first bad record is.
+        at: PhyOffset,
+        /// Up to where everything should be good.
+        durable: PhyOffset,
+        /// What is wrong with it.
+        source: RecordError,
+    },
+    /// The machine failed.
+    #[error("cannot {op} {}", .path.display())]
+    Io {
+        /// What was tried.
+        op: &'static str,
+        /// With which file.
+        path: PathBuf,
+        /// What the machine says.
+        source: io::Error,
+    },
+    /// A file of settings or offsets cannot be read, neither it nor its backup.
+    #[error("{} is not readable, nor is its backup: {reason}", .path.display())]
+    ConfigFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+impl StoreError {
+    /// For `map_err`.
+    pub(crate) fn io(op: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> StoreError {
+        let path = path.into();
+        move |source| StoreError::Io { op, path, source }
+    }
+}
+
+/// Why writes are refused for the time being.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum WriteBlock {
+    /// The store is stopping or has stopped.
+    #[error("the store has stopped")]
+    Stopped,
+    /// Too little space; ends when files have been deleted.
+    #[error("the disk is full, {used_percent} % are used")]
+    DiskFull {
+        /// Used space when it was last looked at.
+        used_percent: u8,
+    },
+    /// Consume queues cannot be written; ends when they can.
+    #[error("the consume queues cannot be written")]
+    QueuesFailing,
+    /// A sync failed, so that nobody knows what is on disk; ends with a restart.
+    #[error("a sync of the disk failed, a restart must find out what is left")]
+    Fenced,
+}
+
+/// Why a message was not stored.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PutError {
+    /// Writes are refused (`SERVICE_NOT_AVAILABLE`).
+    #[error(transparent)]
+    Blocked(#[from] WriteBlock),
+    /// The next log file is being made; trying again soon helps, as [`crate::Store::put_when_ready`] does.
+    #[error("the next log file is not ready yet")]
+    FileNotReady,
+    /// The next log file cannot be made (`CREATE_MAPPED_FILE_FAILED`).
+    #[error("the next log file cannot be created")]
+    CreateFile,
+    /// The message cannot be stored by anyone (`MESSAGE_ILLEGAL`).
+    #[error("the message is illegal: {reason}")]
+    Illegal {
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The property string is too long (`PROPERTIES_SIZE_EXCEEDED`).
+    #[error("the properties have {bytes} bytes, at most {limit} are allowed")]
+    PropertiesTooLong {
+        /// How long it is.
+        bytes: usize,
+        /// How long it may be.
+        limit: usize,
+    },
+}
