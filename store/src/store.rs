@@ -4,7 +4,7 @@ use bytes::Bytes;
 use message::{Draft, PhyOffset, QueueOffset};
 
 use crate::{
-    BatchPut, Durability, GetRequest, GetResult, Put, PutError, StoreConfig, StoreError, TimeBoundary, WriteBlock,
+    BatchPut, Durability, Flushed, GetRequest, GetResult, Put, PutError, StoreConfig, StoreError, TimeBoundary, WriteBlock,
 };
 
 /// An open store. Dropping it without [`shutdown`](Store::shutdown) leaves the files as a crash does.
@@ -69,6 +69,13 @@ impl Store {
     /// that covers it under sync flush, at most `syncFlushTimeout`. Whoever does not want to wait does not ask.
     pub fn durability(&self, end: PhyOffset) -> Durability {
         let _ = end;
+        todo!()
+    }
+
+    /// Brings everything appended so far to disk now, whatever the flush settings, and returns when it is there. The
+    /// broker calls it before it makes offsets durable, so that these never lead the log (SF14), and wait for no
+    /// background flush either.
+    pub async fn flush(&self) -> Flushed {
         todo!()
     }
 
