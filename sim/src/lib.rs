@@ -14,7 +14,9 @@ compile_error!(
 );
 
 pub mod disk;
+pub mod history;
 pub mod net;
+pub mod plan;
 pub mod scenario;
 pub mod seed;
 pub mod stand;

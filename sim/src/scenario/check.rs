@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, ops::Range};
 
 use super::{
-    Kind, Scenario, ScenarioError,
+    Kind, Load, ProducerGroup, Scenario, ScenarioError,
     reader::{At, Source},
     tables::{Places, unknown},
     units,
@@ -13,6 +13,9 @@ use super::{
 const LONGEST_HOURS: u64 = 24;
 
 /// The most messages of a scenario.
+const MOST_MESSAGES: u64 = 1_000_000;
+
+/// Refuses a scenario whose tables do not fit together.
 pub(super) fn check(
     source: &Source,
     scenario: &Scenario,
@@ -24,6 +27,11 @@ pub(super) fn check(
     }
     if (scenario.active + scenario.settle).as_secs() > LONGEST_HOURS * 3600 {
         let message = format!("`active` and `settle` are more than {LONGEST_HOURS} h together");
+        return Err(source.error(&(whole.start..whole.start), message));
+    }
+    let messages: u64 = scenario.producers.iter().map(messages).sum();
+    if messages > MOST_MESSAGES {
+        let message = format!("the producers send {messages} messages, the most is {MOST_MESSAGES}");
         return Err(source.error(&(whole.start..whole.start), message));
     }
     once(source, &places.groups, "group")?;
@@ -49,6 +57,14 @@ pub(super) fn check(
         }
     }
     disks(source, scenario, places)
+}
+
+/// How many messages a group sends.
+fn messages(group: &ProducerGroup) -> u64 {
+    match &group.load {
+        Load::Drawn { rate, start, end, .. } => u64::from(group.instances) * u64::from(rate.count_in(*end - *start)),
+        Load::Planned(sends) => sends.len() as u64,
+    }
 }
 
 /// Faults of disks must be aimed at nodes that have one.

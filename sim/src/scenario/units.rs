@@ -54,6 +54,13 @@ impl Rate {
     pub fn interval(&self) -> Duration {
         self.per / self.count.max(1)
     }
+
+    /// How many operations begin in a time.
+    #[must_use]
+    pub fn count_in(&self, time: Duration) -> u32 {
+        let count = time.as_nanos() * u128::from(self.count) / self.per.as_nanos();
+        u32::try_from(count).unwrap_or(u32::MAX)
+    }
 }
 
 /// Reads a time such as `250ms`, `2m` or `1.5s`. The error says what is wrong with it, ready to be shown.

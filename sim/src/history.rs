@@ -1,0 +1,404 @@
+//! What happened in a run, as records in one total order, and the hash that identifies the run.
+//!
+//! A record holds virtual time, node, life, and stable names: message ids of the workload, queues by name, offsets. No
+//! addresses, no wall clock, no task ids, no payloads. As text it is one JSON object per line with its keys in fixed
+//! order (`spec/simulation.md` 6.1).
+
+mod line;
+
+use std::{fmt, io, sync::Mutex};
+
+use indexmap::IndexSet;
+use xxhash_rust::xxh3::Xxh3;
+
+/// Names the function of the history's hash and the encoding under it; a change of either gets a new name.
+pub const HASH_VERSION: &str = "xxh3-128/1";
+
+/// The hash is kept after every so many records, so that two runs can be compared piece by piece.
+pub const CHECKPOINT_EVERY: u64 = 1_000;
+
+/// A node by its number in [`History::nodes`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeRef(pub u32);
+
+/// A queue by its number in [`History::queues`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct QueueRef(pub u32);
+
+/// A message of the workload: the number of its producer over the whole scenario, and its own number there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MessageId {
+    /// Which producer.
+    pub producer: u32,
+    /// Which of its messages.
+    pub n: u32,
+}
+
+impl fmt::Display for MessageId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "p{}-{:04}", self.producer, self.n)
+    }
+}
+
+impl MessageId {
+    /// Reads what `Display` writes.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<MessageId> {
+        let (producer, n) = text.strip_prefix('p')?.split_once('-')?;
+        Some(MessageId { producer: producer.parse().ok()?, n: n.parse().ok()? })
+    }
+}
+
+/// A queue of a topic on a broker group.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Queue {
+    /// The topic; for messages that come again it is the group's retry topic.
+    pub topic: String,
+    /// The broker group.
+    pub broker: String,
+    /// The number of the queue on that broker.
+    pub id: u32,
+}
+
+impl fmt::Display for Queue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}/{}", self.topic, self.broker, self.id)
+    }
+}
+
+/// What a message looks like to whoever sends or receives it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Look {
+    /// Its topic.
+    pub topic: String,
+    /// Length of its body.
+    pub body_bytes: u64,
+    /// CRC-32 of its body.
+    pub crc: u32,
+    /// Its tag, empty if it has none.
+    pub tag: String,
+}
+
+impl fmt::Display for Look {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}B {:08x} {}", self.topic, self.body_bytes, self.crc, self.tag)
+    }
+}
+
+/// How a node went down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Down {
+    /// Its process was killed.
+    Kill,
+    /// It lost its power.
+    PowerLoss,
+    /// It was asked to stop and did.
+    Stop,
+    /// It was asked to stop, did not in time, and was killed.
+    StopKilled,
+    /// Its program ended by itself.
+    Exit,
+    /// It panicked.
+    Panic,
+}
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// A part of the run begins: `start`, `active`, `settle`, `end`.
+    Phase(&'static str),
+    /// A process starts.
+    NodeUp,
+    /// A process is gone. The text says why, if it ended by itself.
+    NodeDown(Down, String),
+    /// What a power loss did to the disk of the node.
+    DiskCrash {
+        /// Pages that were not flushed.
+        dirty: u64,
+        /// Pages that went back to their old content.
+        lost: u64,
+        /// Pages that came out mixed.
+        torn: u64,
+    },
+    /// A fault begins: id and kind.
+    FaultBegin(String, &'static str),
+    /// A fault ends: id.
+    FaultEnd(String),
+    /// A producer begins to send.
+    SendInvoke(MessageId, Look),
+    /// The broker acknowledged it.
+    SendOk(MessageId, QueueRef, u64, Option<u64>),
+    /// It was certainly not stored. The text names the error.
+    SendFail(MessageId, String),
+    /// Nobody knows whether it was stored, or it was stored with a weaker promise. The text says which.
+    SendInfo(MessageId, String),
+    /// A listener got a message. `None` if it is not of the workload.
+    Deliver {
+        /// Which one.
+        message: Option<MessageId>,
+        /// Where from.
+        queue: QueueRef,
+        /// At which offset.
+        offset: u64,
+        /// What it looked like.
+        look: Look,
+    },
+    /// The listener has finished the message of this queue and offset.
+    Ack(Option<MessageId>, QueueRef, u64),
+    /// The listener wants the message again later.
+    Nack(Option<MessageId>, QueueRef, u64),
+    /// The broker was seen to hold this committed offset for the group of the node.
+    Commit {
+        /// The consumer group.
+        group: String,
+        /// The queue.
+        queue: QueueRef,
+        /// The offset; `None` if there is none.
+        offset: Option<u64>,
+    },
+    /// A consumer owns one more queue.
+    Assign(i64),
+    /// A consumer gave up a queue.
+    Revoke(i64),
+    /// A store appended: the end of its log.
+    Append(u64),
+    /// A store flushed: everything below is durable.
+    Flush(u64),
+    /// A store has recovered: the end of its log.
+    Recover(u64),
+    /// A store cut its log back to here.
+    Truncate(u64),
+    /// A store deleted the log file that begins here.
+    Delete(u64),
+    /// Any other point of the product, by name and value.
+    Point(&'static str, i64),
+    /// A task panicked: name and message.
+    Panic(&'static str, String),
+    /// Something that must come to an end has not, at the end of the settle phase.
+    Pending(String),
+    /// Everything had come to an end.
+    Converged,
+}
+
+/// One record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// Virtual nanoseconds since the start.
+    pub at: u64,
+    /// Where, if it belongs to a node.
+    pub node: Option<(NodeRef, u32)>,
+    /// What.
+    pub event: Event,
+}
+
+/// All records of a run with the names they refer to.
+#[derive(Debug, Clone, Default)]
+pub struct History {
+    /// In the order of happening; the index is the record's number.
+    pub records: Vec<Record>,
+    /// Names of nodes.
+    pub nodes: IndexSet<String>,
+    /// Queues.
+    pub queues: IndexSet<Queue>,
+}
+
+impl History {
+    /// The queue of this number.
+    ///
+    /// # Panics
+    /// If the number is not of this history.
+    #[must_use]
+    pub fn queue(&self, queue: QueueRef) -> &Queue {
+        &self.queues[queue.0 as usize]
+    }
+
+    /// The name of a node.
+    ///
+    /// # Panics
+    /// If the number is not of this history.
+    #[must_use]
+    pub fn node(&self, node: NodeRef) -> &str {
+        &self.nodes[node.0 as usize]
+    }
+
+    /// The number of a node of this name, made if it is new.
+    pub fn intern_node(&mut self, name: &str) -> NodeRef {
+        let index = self.nodes.get_index_of(name).unwrap_or_else(|| self.nodes.insert_full(name.to_owned()).0);
+        NodeRef(u32::try_from(index).expect("a run has few nodes"))
+    }
+
+    /// The number of a queue, made if it is new.
+    pub fn intern_queue(&mut self, queue: Queue) -> QueueRef {
+        QueueRef(u32::try_from(self.queues.insert_full(queue).0).expect("a run has few queues"))
+    }
+
+    /// Record `index` as one line of JSON, without the newline.
+    ///
+    /// # Panics
+    /// If there is no such record.
+    #[must_use]
+    pub fn line(&self, index: usize) -> String {
+        let mut line = Vec::new();
+        line::encode(self, index as u64, &self.records[index], &mut line);
+        String::from_utf8(line).expect("JSON is text")
+    }
+}
+
+/// The hashes of a finished history.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HistoryHash {
+    /// Over all records.
+    pub hash: u128,
+    /// How many records.
+    pub count: u64,
+    /// After every [`CHECKPOINT_EVERY`] records.
+    pub checkpoints: Vec<u128>,
+}
+
+/// Takes records while a run goes on, hashes them, and may write them to a file.
+pub struct Recorder {
+    inner: Mutex<Inner>, // Leaf lock.
+}
+
+struct Inner {
+    history: History,
+    hash: Xxh3,
+    checkpoints: Vec<u128>,
+    line: Vec<u8>,
+    out: Option<Box<dyn io::Write + Send>>,
+    /// The first error of writing; nothing is written after it.
+    failed: Option<io::Error>,
+}
+
+impl Recorder {
+    /// An empty history. Each record is also written to `out` as it comes.
+    #[must_use]
+    pub fn new(out: Option<Box<dyn io::Write + Send>>) -> Recorder {
+        let inner = Inner {
+            history: History::default(),
+            hash: Xxh3::new(),
+            checkpoints: Vec::new(),
+            line: Vec::new(),
+            out,
+            failed: None,
+        };
+        Recorder { inner: Mutex::new(inner) }
+    }
+
+    /// Adds a record. `build` may look up and make names.
+    pub fn record(&self, at: u64, node: Option<(&str, u32)>, build: impl FnOnce(&mut History) -> Event) {
+        let mut inner = self.inner.lock().expect("nothing panics while it is held");
+        let inner = &mut *inner;
+        let event = build(&mut inner.history);
+        let node = node.map(|(name, incarnation)| (inner.history.intern_node(name), incarnation));
+        let record = Record { at, node, event };
+        let index = inner.history.records.len() as u64;
+        inner.line.clear();
+        line::encode(&inner.history, index, &record, &mut inner.line);
+        inner.line.push(b'\n');
+        inner.hash.update(&inner.line);
+        if (index + 1).is_multiple_of(CHECKPOINT_EVERY) {
+            inner.checkpoints.push(inner.hash.digest128());
+        }
+        if let Some(out) = inner.out.as_mut().filter(|_| inner.failed.is_none()) {
+            inner.failed = out.write_all(&inner.line).err();
+        }
+        inner.history.records.push(record);
+    }
+
+    /// Looks at what has been recorded so far.
+    pub fn with<T>(&self, look: impl FnOnce(&History) -> T) -> T {
+        look(&self.inner.lock().expect("nothing panics while it is held").history)
+    }
+
+    /// The history and its hashes; the recorder is empty afterwards.
+    ///
+    /// # Errors
+    /// If the file could not be written.
+    pub fn finish(&self) -> io::Result<(History, HistoryHash)> {
+        let mut inner = self.inner.lock().expect("nothing panics while it is held");
+        if let Some(error) = inner.failed.take() {
+            return Err(error);
+        }
+        if let Some(out) = &mut inner.out {
+            out.flush()?;
+        }
+        let history = std::mem::take(&mut inner.history);
+        let hash = HistoryHash {
+            hash: inner.hash.digest128(),
+            count: history.records.len() as u64,
+            checkpoints: std::mem::take(&mut inner.checkpoints),
+        };
+        Ok((history, hash))
+    }
+}
+
+impl fmt::Debug for Recorder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Recorder")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn recorder() -> Recorder {
+        let recorder = Recorder::new(None);
+        recorder.record(0, None, |_| Event::Phase("active"));
+        recorder.record(5, Some(("broker-a/0", 1)), |_| Event::NodeUp);
+        let look = Look { topic: "orders".into(), body_bytes: 12, crc: 0xfeed, tag: "paid".into() };
+        let message = MessageId { producer: 1, n: 7 };
+        recorder.record(1_000, Some(("checkout/0", 1)), |_| Event::SendInvoke(message, look));
+        recorder.record(2_000, Some(("checkout/0", 1)), |history| {
+            let queue = Queue { topic: "orders".into(), broker: "broker-a".into(), id: 3 };
+            Event::SendOk(message, history.intern_queue(queue), 41, Some(18204))
+        });
+        recorder
+    }
+
+    #[test]
+    fn records_are_lines_of_json_with_keys_in_fixed_order() {
+        let (history, _) = recorder().finish().unwrap();
+        let lines: Vec<String> = (0..history.records.len()).map(|index| history.line(index)).collect();
+        insta::assert_snapshot!(lines.join("\n"), @r#"
+    {"i":0,"t":0,"k":"phase","v":"active"}
+    {"i":1,"t":5,"n":"broker-a/0","inc":1,"k":"node.up"}
+    {"i":2,"t":1000,"n":"checkout/0","inc":1,"k":"send.invoke","m":"p1-0007","v":"orders 12B 0000feed paid"}
+    {"i":3,"t":2000,"n":"checkout/0","inc":1,"k":"send.ok","m":"p1-0007","q":"orders/broker-a/3","o":41,"x":18204}
+    "#);
+        assert!(lines.iter().all(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()));
+    }
+
+    #[test]
+    fn equal_histories_have_equal_hashes() {
+        let (_, first) = recorder().finish().unwrap();
+        let (_, second) = recorder().finish().unwrap();
+        assert_eq!(first, second);
+        let other = recorder();
+        other.record(3_000, None, |_| Event::Converged);
+        assert_ne!(other.finish().unwrap().1.hash, first.hash);
+    }
+
+    #[test]
+    fn the_hash_is_pinned_because_old_runs_are_compared_with_it() {
+        let (_, hash) = recorder().finish().unwrap();
+        insta::assert_snapshot!(format!("{:032x}", hash.hash), @"a89f5f35084ed188f108205a0159a3c6");
+    }
+
+    #[test]
+    fn checkpoints_come_every_thousand_records() {
+        let recorder = Recorder::new(None);
+        for at in 0..2_500 {
+            recorder.record(at, None, |_| Event::Converged);
+        }
+        assert_eq!(recorder.finish().unwrap().1.checkpoints.len(), 2);
+    }
+
+    #[test]
+    fn message_ids_read_back() {
+        let id = MessageId { producer: 3, n: 12345 };
+        assert_eq!(MessageId::parse(&id.to_string()), Some(id));
+        assert_eq!(MessageId::parse("q1-2"), None);
+    }
+}

@@ -1,0 +1,131 @@
+//! A record as one JSON object, keys in the order of `spec/simulation.md` 6.1.
+
+use serde::Serialize;
+
+use super::{Down, Event, History, QueueRef, Record};
+
+/// The keys of a record, in the order they are written; what a record does not have is left out.
+#[derive(Serialize)]
+struct Line<'a> {
+    i: u64,
+    t: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    n: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    inc: Option<u32>,
+    k: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    m: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    q: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    o: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    x: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    f: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    v: Option<String>,
+}
+
+/// Appends the line of a record, without a newline.
+pub(super) fn encode(history: &History, index: u64, record: &Record, out: &mut Vec<u8>) {
+    let empty = Line {
+        i: index,
+        t: record.at,
+        n: record.node.map(|(node, _)| history.node(node)),
+        inc: record.node.map(|(_, incarnation)| incarnation),
+        k: kind(&record.event),
+        m: None,
+        q: None,
+        o: None,
+        x: None,
+        f: None,
+        v: None,
+    };
+    serde_json::to_writer(out, &fill(history, &record.event, empty)).expect("writing into memory cannot fail");
+}
+
+fn kind(event: &Event) -> &'static str {
+    match event {
+        Event::Phase(_) => "phase",
+        Event::NodeUp => "node.up",
+        Event::NodeDown(..) => "node.down",
+        Event::DiskCrash { .. } => "disk.crash",
+        Event::FaultBegin(..) => "fault.begin",
+        Event::FaultEnd(_) => "fault.end",
+        Event::SendInvoke(..) => "send.invoke",
+        Event::SendOk(..) => "send.ok",
+        Event::SendFail(..) => "send.fail",
+        Event::SendInfo(..) => "send.info",
+        Event::Deliver { .. } => "deliver",
+        Event::Ack(..) => "ack",
+        Event::Nack(..) => "nack",
+        Event::Commit { .. } => "commit",
+        Event::Assign(_) => "assign",
+        Event::Revoke(_) => "revoke",
+        Event::Append(_) => "append",
+        Event::Flush(_) => "flush",
+        Event::Recover(_) => "recover",
+        Event::Truncate(_) => "truncate",
+        Event::Delete(_) => "delete",
+        Event::Point(..) => "point",
+        Event::Panic(..) => "panic",
+        Event::Pending(_) => "pending",
+        Event::Converged => "converged",
+    }
+}
+
+fn fill<'a>(history: &History, event: &'a Event, line: Line<'a>) -> Line<'a> {
+    let queue = |queue: QueueRef| Some(history.queue(queue).to_string());
+    let offset = |offset: u64| i64::try_from(offset).ok();
+    match event {
+        Event::NodeUp | Event::Converged => line,
+        Event::Phase(name) => Line { v: Some((*name).to_owned()), ..line },
+        Event::NodeDown(how, why) => Line { v: Some(down(*how, why)), ..line },
+        Event::DiskCrash { dirty, lost, torn } => {
+            Line { v: Some(format!("dirty {dirty} lost {lost} torn {torn}")), ..line }
+        }
+        Event::FaultBegin(id, kind) => Line { f: Some(id), v: Some((*kind).to_owned()), ..line },
+        Event::FaultEnd(id) => Line { f: Some(id), ..line },
+        Event::SendInvoke(message, look) => Line { m: Some(message.to_string()), v: Some(look.to_string()), ..line },
+        Event::SendOk(message, at, o, x) => {
+            Line { m: Some(message.to_string()), q: queue(*at), o: offset(*o), x: *x, ..line }
+        }
+        Event::SendFail(message, why) | Event::SendInfo(message, why) => {
+            Line { m: Some(message.to_string()), v: Some(why.clone()), ..line }
+        }
+        Event::Deliver { message, queue: at, offset: o, look } => Line {
+            m: message.map(|message| message.to_string()),
+            q: queue(*at),
+            o: offset(*o),
+            v: Some(look.to_string()),
+            ..line
+        },
+        Event::Ack(message, at, o) | Event::Nack(message, at, o) => {
+            Line { m: message.map(|message| message.to_string()), q: queue(*at), o: offset(*o), ..line }
+        }
+        Event::Commit { group, queue: at, offset: o } => {
+            Line { q: queue(*at), o: o.and_then(offset), v: Some(group.clone()), ..line }
+        }
+        Event::Assign(value) | Event::Revoke(value) => Line { o: Some(*value), ..line },
+        Event::Append(x) | Event::Flush(x) | Event::Recover(x) | Event::Truncate(x) | Event::Delete(x) => {
+            Line { x: Some(*x), ..line }
+        }
+        Event::Point(name, value) => Line { o: Some(*value), v: Some((*name).to_owned()), ..line },
+        Event::Panic(task, message) => Line { v: Some(format!("{task}: {message}")), ..line },
+        Event::Pending(what) => Line { v: Some(what.clone()), ..line },
+    }
+}
+
+fn down(how: Down, why: &str) -> String {
+    let name = match how {
+        Down::Kill => "kill",
+        Down::PowerLoss => "power-loss",
+        Down::Stop => "stop",
+        Down::StopKilled => "stop-killed",
+        Down::Exit => "exit",
+        Down::Panic => "panic",
+    };
+    if why.is_empty() { name.to_owned() } else { format!("{name}: {why}") }
+}
