@@ -2,22 +2,61 @@
 //!
 //! What a process writes stands in a page cache. The death of the process leaves it alone; a power loss decides for
 //! every page, length and name that was not flushed whether it survives ([`Survival`]). What was flushed is never
-//! touched.
+//! touched. Dirty pages and lengths are also written back by themselves after some time, in any order, as a kernel
+//! does it; names under [`Durability::Strict`] are not.
 //!
 //! A [`Disk`] outlives the lives of its node. Each life works through a [`DiskHandle`] made by [`Disk::attach`];
-//! handles, files and mappings of an older life do nothing and report an error.
+//! handles, files and mappings of an older life do nothing and report an error. All calls run on the one thread of a
+//! simulation, and all draws are keyed, so equal calls at equal virtual times have equal outcomes.
 
+mod crash;
+mod device;
+mod errno;
+mod file;
 mod handle;
+mod image;
+mod journal;
+mod names;
+mod page_set;
+mod pages;
+mod writeback;
 
+#[cfg(test)]
+mod tests;
+
+pub use crash::{CrashReport, Survival};
+pub use device::Timing;
 pub use handle::{DiskHandle, Surroundings};
+pub use image::Image;
 
-use std::sync::Arc;
+use std::{
+    collections::BTreeSet,
+    io,
+    ops::RangeInclusive,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use self::{
+    crash::{Fate, mix},
+    device::Device,
+    journal::Ino,
+    names::Names,
+    pages::{Content, Moment, PAGE_BYTES},
+    writeback::Writeback,
+};
+use crate::seed::Seed;
+
+/// More dirty pages than this are not left to wait: the oldest are written back at once. 64 MiB.
+const DIRTY_PAGES_MAX: u64 = 16_384;
+/// Space that a pending change of a name takes in the journal of the file system.
+const JOURNAL_BYTES_PER_OP: u64 = 256;
 
 /// What a disk is made with.
 #[derive(Debug, Clone)]
 pub struct DiskSettings {
     /// The seed of all draws of disks in this run.
-    pub seed: u64,
+    pub seed: Seed,
     /// Which disk it is: the ordinal of its node. Disks of different ordinals draw independently.
     pub entity: u64,
     /// Size of the device in bytes.
@@ -26,108 +65,325 @@ pub struct DiskSettings {
     pub durability: Durability,
     /// How long requests take.
     pub timing: Timing,
+    /// How long a page or a length stays dirty before it is written back by itself.
+    pub writeback: RangeInclusive<Duration>,
 }
 
-/// What a file system promises beyond POSIX (`spec/simulation.md` 2.2).
+impl DiskSettings {
+    /// An SSD that keeps nothing but what POSIX promises, with pages written back after 5 to 30 seconds.
+    #[must_use]
+    pub fn new(seed: Seed, entity: u64, capacity_bytes: u64) -> DiskSettings {
+        DiskSettings {
+            seed,
+            entity,
+            capacity_bytes,
+            durability: Durability::default(),
+            timing: Timing::default(),
+            writeback: Duration::from_secs(5)..=Duration::from_secs(30),
+        }
+    }
+}
+
+/// What a file system promises beyond flushed content (`spec/simulation.md` 2.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Durability {
-    /// Nothing: each unflushed change of a directory is lost or kept alone.
+    /// Nothing beyond POSIX: each change of a name that was not flushed with its directory is lost or kept alone,
+    /// however old it is. It is never kept without what it stands on: earlier changes of the same name, and the
+    /// creation of its directory.
     #[default]
     Strict,
-    /// As ext4 does: changes of names survive as a prefix, and a rename over a file takes its new content along.
+    /// As ext4 does it: changes of names survive as a prefix, any flush makes all of them durable, and a rename over a
+    /// file takes along the content that the new file had then.
     OrderedJournal,
 }
 
-/// How long requests take.
+/// Figures of a disk since it was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Timing {
-    /// A good SSD: flush 0.4 ms (median) plus 400 MB/s.
-    #[default]
-    Ssd,
-    /// No time at all.
-    Instant,
+pub struct DiskCounters {
+    /// Flushes of files and mappings that ended.
+    pub flushes: u64,
+    /// Pages that they wrote.
+    pub pages_flushed: u64,
+    /// Flushes of directories that ended.
+    pub dir_flushes: u64,
+    /// Calls that were refused because the device was full.
+    pub refused_full: u64,
 }
 
-/// How a power loss chooses what survives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Survival {
-    /// Nothing that was not flushed.
-    AllOld,
-    /// Everything.
-    AllNew,
-    /// What was written before some moment.
-    Prefix,
-    /// Each page, length and name by itself.
-    Independent,
-    /// As `Independent`, but neighbouring pages share their fate.
-    Runs,
-}
-
-/// What a power loss did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CrashReport {
-    /// How it chose.
-    pub survival: Survival,
-    /// Pages that were not flushed.
-    pub dirty_pages: u64,
-    /// Those of them that went back to their old content.
-    pub lost_pages: u64,
-    /// Those of them that came out as a mixture of old and new sectors.
-    pub torn_pages: u64,
-    /// Changes of names that were not flushed.
-    pub pending_names: u64,
-    /// Those of them that were undone.
-    pub lost_names: u64,
-}
-
-/// One device with one file system, for all lives of one node.
+/// One device with one file system, for all lives of one node. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Disk {
-    shared: Arc<()>,
+    /// Leaf lock: nothing of the machine but its clocks is asked while it is held.
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug)]
+struct State {
+    settings: DiskSettings,
+    /// Grows with every life; a handle of another life is refused.
+    life: u64,
+    names: Names,
+    device: Device,
+    /// Foreign bytes.
+    ballast: u64,
+    /// Number of the last change.
+    seq: u64,
+    counters: DiskCounters,
 }
 
 impl Disk {
     /// An empty disk.
     #[must_use]
-    pub fn new(_settings: DiskSettings) -> Disk {
-        Disk { shared: Arc::new(()) }
+    pub fn new(settings: DiskSettings) -> Disk {
+        let device = Device::new(settings.timing, settings.seed, settings.entity);
+        let state = State {
+            settings,
+            life: 0,
+            names: Names::new(),
+            device,
+            ballast: 0,
+            seq: 0,
+            counters: DiskCounters::default(),
+        };
+        Disk { state: Arc::new(Mutex::new(state)) }
     }
 
-    /// Starts a life of the node on this disk: earlier handles are cut off, as by [`kill`](Disk::kill).
+    /// Starts a life of the node on this disk: an earlier one is cut off, as by [`kill`](Disk::kill).
     #[must_use]
     pub fn attach(&self, surroundings: Arc<dyn Surroundings>) -> DiskHandle {
-        let _ = &self.shared;
-        DiskHandle::new(surroundings)
+        self.kill();
+        DiskHandle::new(self.clone(), self.lock().life, surroundings)
     }
 
-    /// The process died: files, names and page cache stay, locks are freed, handles and mappings are cut off.
-    pub fn kill(&self) {}
+    /// The process died: names, files and page cache stay; locks are freed, handles and mappings cut off.
+    pub fn kill(&self) {
+        self.lock().end_life();
+    }
 
     /// The node lost its power at `now` (virtual nanoseconds since the run began). `crash` numbers the crashes of a
     /// run and keys all draws; without `survival` the style is drawn too.
-    pub fn power_loss(&self, _now: u64, _crash: u64, survival: Option<Survival>) -> CrashReport {
-        CrashReport {
-            survival: survival.unwrap_or(Survival::AllNew),
-            dirty_pages: 0,
-            lost_pages: 0,
-            torn_pages: 0,
-            pending_names: 0,
-            lost_names: 0,
+    ///
+    /// # Panics
+    /// If the result would differ in anything that was flushed: a bug of this module.
+    pub fn power_loss(&self, now: u64, crash: u64, survival: Option<Survival>) -> CrashReport {
+        self.lock().lose_power(now, crash, survival)
+    }
+
+    /// A new, empty device of the same size comes under the same node. Foreign bytes are gone too.
+    pub fn replace(&self) {
+        let mut state = self.lock();
+        state.end_life();
+        state.names = Names::new();
+        state.ballast = 0;
+        state.device.reset();
+    }
+
+    /// Sets the foreign bytes so that the device is `percent` full; none if files alone take more.
+    pub fn fill_percent(&self, percent: u8) {
+        let mut state = self.lock();
+        let wanted = u128::from(state.settings.capacity_bytes) * u128::from(percent) / 100;
+        let own = state.used() - state.ballast;
+        state.ballast = u64::try_from(wanted).unwrap_or(u64::MAX).saturating_sub(own);
+    }
+
+    /// Sets the foreign bytes on the device. They never take more room than there is.
+    pub fn fill_bytes(&self, bytes: u64) {
+        let mut state = self.lock();
+        let own = state.used() - state.ballast;
+        state.ballast = bytes.min(state.settings.capacity_bytes.saturating_sub(own));
+    }
+
+    /// Makes every request from now on take `factor` times as long; 1 is normal.
+    pub fn slow(&self, factor: u32) {
+        self.lock().device.slowness = factor.max(1);
+    }
+
+    /// Lets no request that is made from now on end before `until` (virtual nanoseconds since the run began).
+    pub fn stall(&self, until: u64) {
+        self.lock().device.stalled_until = until;
+    }
+
+    /// Bytes in use (files, journal and foreign bytes) and bytes in all.
+    #[must_use]
+    pub fn usage(&self) -> (u64, u64) {
+        let state = self.lock();
+        (state.used(), state.settings.capacity_bytes)
+    }
+
+    /// Figures since it was made.
+    #[must_use]
+    pub fn counters(&self) -> DiskCounters {
+        self.lock().counters
+    }
+
+    /// The files as a process would see them now.
+    #[must_use]
+    pub fn image(&self) -> Image {
+        Image::current(self)
+    }
+
+    /// The files as they would be after the worst power loss at `now`: only what is durable.
+    #[must_use]
+    pub fn durable_image(&self, now: u64) -> Image {
+        Image::durable(self, now)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    // ---- space ----
+
+    fn used(&self) -> u64 {
+        self.names.blocks * PAGE_BYTES + self.names.journal.len() as u64 * JOURNAL_BYTES_PER_OP + self.ballast
+    }
+
+    fn free_blocks(&self) -> u64 {
+        self.settings.capacity_bytes.saturating_sub(self.used()) / PAGE_BYTES
+    }
+
+    /// `StorageFull` if there are not `blocks` left.
+    fn check_space(&mut self, blocks: u64) -> io::Result<()> {
+        if blocks > self.free_blocks() {
+            self.counters.refused_full += 1;
+            return Err(errno::error(errno::NO_SPACE));
+        }
+        Ok(())
+    }
+
+    // ---- files ----
+
+    fn moment(&mut self, now: u64) -> Moment {
+        self.seq += 1;
+        Moment { seq: self.seq, now }
+    }
+
+    fn new_content(&self) -> Content {
+        let settings = &self.settings;
+        Content::new(Writeback {
+            seed: settings.seed,
+            entity: mix(settings.entity, self.names.next_ino()),
+            delay: settings.writeback.clone(),
+            pages: 0,
+            lens: 0,
+        })
+    }
+
+    fn content(&self, ino: Ino) -> &Content {
+        self.names.inode(ino).content().expect("only files are opened")
+    }
+
+    fn content_mut(&mut self, ino: Ino) -> &mut Content {
+        self.names.inode_mut(ino).content_mut().expect("only files are opened")
+    }
+
+    /// Stores as many of `bytes` as the device has blocks for, and says how many.
+    fn write(&mut self, ino: Ino, at: u64, bytes: &[u8], now: u64) -> io::Result<usize> {
+        let free = self.free_blocks();
+        let fitting = self.content(ino).fit(at, bytes.len(), free);
+        if fitting < bytes.len() {
+            self.counters.refused_full += 1;
+        }
+        if fitting == 0 && !bytes.is_empty() {
+            return Err(errno::error(errno::NO_SPACE));
+        }
+        let moment = self.moment(now);
+        self.content_mut(ino).write(at, &bytes[..fitting], moment)?;
+        self.names.recharge(ino);
+        if self.names.dirty > DIRTY_PAGES_MAX {
+            self.write_back(now);
+        }
+        Ok(fitting)
+    }
+
+    /// Writes back what is due, and if that is not enough the oldest pages, until a quarter of the limit is free.
+    fn write_back(&mut self, now: u64) {
+        let mut dirty = Vec::new();
+        for ino in self.names.inos() {
+            if let Some(content) = self.names.inode_mut(ino).content_mut() {
+                content.settle(now);
+                dirty.extend(content.undo.iter().map(|(&page, undo)| (undo.first, ino, page)));
+            }
+        }
+        dirty.sort_unstable();
+        let excess = dirty.len().saturating_sub(DIRTY_PAGES_MAX as usize / 4 * 3);
+        for (_, ino, page) in dirty.into_iter().take(excess) {
+            self.content_mut(ino).undo.remove(&page);
+        }
+        for ino in self.names.inos() {
+            self.names.recharge(ino);
         }
     }
 
-    /// A new, empty device under the same node.
-    pub fn replace(&self) {}
+    /// A flush ended, so what it promised is durable.
+    fn end_flush(&mut self, ino: Ino, start: u64, pages: std::ops::Range<u64>) {
+        let written = self.content_mut(ino).end_flush(start, pages.start, pages.end);
+        self.counters.flushes += 1;
+        self.counters.pages_flushed += written;
+        self.names.recharge(ino);
+        if self.settings.durability == Durability::OrderedJournal {
+            let committed = self.names.journal.iter().take_while(|op| op.seq <= start).count();
+            self.names.commit(&(0..committed).collect());
+        }
+    }
 
-    /// Fills the device with foreign bytes until it is `percent` full; frees foreign bytes if it is fuller.
-    pub fn fill_percent(&self, _percent: u8) {}
+    // ---- lives ----
 
-    /// Sets the foreign bytes on the device.
-    pub fn fill_bytes(&self, _bytes: u64) {}
+    fn end_life(&mut self) {
+        self.life += 1;
+        self.names.end_life();
+    }
 
-    /// Makes every request take `factor` times as long; 1 is normal.
-    pub fn slow(&self, _factor: u32) {}
+    fn lose_power(&mut self, now: u64, crash: u64, survival: Option<Survival>) -> CrashReport {
+        let DiskSettings { seed, entity, durability, .. } = self.settings;
+        for ino in self.names.inos() {
+            if let Some(content) = self.names.inode_mut(ino).content_mut() {
+                content.settle(now);
+            }
+        }
+        let mut fate = Fate::new(seed, entity, crash, survival, self.oldest_change(), self.seq);
+        let names = &self.names;
+        let kept = fate.names(&names.journal, durability, |ino| names.is_placed(ino));
+        if durability == Durability::OrderedJournal {
+            self.force_replacements(&kept);
+        }
+        self.names.lose_power(&kept);
+        for ino in self.names.inos() {
+            if let Some(content) = self.names.inode_mut(ino).content_mut() {
+                fate.content(ino, content);
+            }
+        }
+        self.names.recharge_all();
+        self.device.reset();
+        self.end_life();
+        fate.report
+    }
 
-    /// Lets no request end before `until` (virtual nanoseconds since the run began).
-    pub fn stall(&self, _until: u64) {}
+    /// Number of the oldest change that is not durable, or of the last change if all are.
+    fn oldest_change(&self) -> u64 {
+        let names = self.names.journal.first().map(|op| op.seq);
+        let content = self.names.inos().into_iter().filter_map(|ino| {
+            let content = self.names.inode(ino).content()?;
+            let page = content.undo.values().map(|undo| undo.first).min();
+            page.into_iter().chain(content.lens.first().map(|change| change.first)).min()
+        });
+        // One less: a cut before the oldest change loses that too.
+        content.chain(names).min().map_or(self.seq, |oldest| oldest - 1)
+    }
+
+    /// A rename over a file that survives takes along what the new file held then.
+    fn force_replacements(&mut self, kept: &BTreeSet<usize>) {
+        let forced: Vec<(Ino, u64)> = kept
+            .iter()
+            .map(|&index| &self.names.journal[index])
+            .filter_map(|op| Some((op.replaced_by?, op.seq)))
+            .collect();
+        for (ino, seq) in forced {
+            if let Some(content) = self.names.inode_mut(ino).content_mut() {
+                content.force(seq);
+            }
+        }
+    }
 }

@@ -4,7 +4,8 @@ use bytes::Bytes;
 use message::{Draft, PhyOffset, QueueOffset};
 
 use crate::{
-    BatchPut, Durability, Flushed, GetRequest, GetResult, Put, PutError, StoreConfig, StoreError, TimeBoundary, WriteBlock,
+    BatchPut, Durability, Flushed, GetRequest, GetResult, Put, PutError, StoreConfig, StoreError, TimeBoundary,
+    WriteBlock,
 };
 
 /// An open store. Dropping it without [`shutdown`](Store::shutdown) leaves the files as a crash does.

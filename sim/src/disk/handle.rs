@@ -1,7 +1,7 @@
-//! The file systems calls of one life.
+//! The calls of one life.
 
 use std::{
-    io,
+    fmt, io,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -9,6 +9,15 @@ use std::{
 use host::{
     fs::{DirEntry, Metadata, OpenOptions, Space},
     machine::{BoxFuture, RawFile},
+};
+
+use super::{
+    Disk, State,
+    device::Request,
+    errno,
+    file::SimFile,
+    journal::Ino,
+    names::{self, Body, Dir},
 };
 
 /// What a disk needs of the machine around it.
@@ -27,81 +36,240 @@ pub trait Surroundings: Send + Sync {
     fn die(&self, reason: &str);
 }
 
-/// The disk as one life of its node sees it. The methods are those of `host::machine::Machine`.
+/// The disk as one life of its node sees it. The methods are those of `host::machine::Machine`, and so are their
+/// errors; after the end of the life each of them fails.
+///
+/// The futures do their work when the device has had its time, not before; one that is dropped half-way did nothing.
 #[derive(Clone)]
 pub struct DiskHandle {
+    disk: Disk,
+    life: u64,
     surroundings: Arc<dyn Surroundings>,
 }
 
-impl DiskHandle {
-    pub(super) fn new(surroundings: Arc<dyn Surroundings>) -> DiskHandle {
-        DiskHandle { surroundings }
+impl fmt::Debug for DiskHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "DiskHandle of life {}", self.life)
     }
+}
 
-    fn none<T>(&self) -> io::Result<T> {
-        let _ = &self.surroundings;
-        Err(io::ErrorKind::Unsupported.into())
+impl DiskHandle {
+    pub(super) fn new(disk: Disk, life: u64, surroundings: Arc<dyn Surroundings>) -> DiskHandle {
+        DiskHandle { disk, life, surroundings }
     }
 
     /// Opens or creates a file.
-    pub fn open(&self, _path: PathBuf, _options: OpenOptions) -> BoxFuture<io::Result<Box<dyn RawFile>>> {
-        let result = self.none();
-        Box::pin(async { result })
+    pub fn open(&self, path: PathBuf, options: OpenOptions) -> BoxFuture<io::Result<Box<dyn RawFile>>> {
+        let changes = options.create || options.create_new || options.truncate;
+        let request = if changes { Request::Write { bytes: 0 } } else { Request::Read };
+        let this = self.clone();
+        let opened = self.later(request, move |state, env| open(state, env, &path, options).map(|ino| (ino, path)));
+        Box::pin(async move {
+            let (ino, path) = opened.await?;
+            Ok(Box::new(SimFile::new(this, ino, path, options.write)) as Box<dyn RawFile>)
+        })
     }
 
     /// The entries of a directory, sorted by name.
-    pub fn read_dir(&self, _path: PathBuf) -> BoxFuture<io::Result<Vec<DirEntry>>> {
-        let result = self.none();
-        Box::pin(async { result })
+    pub fn read_dir(&self, path: PathBuf) -> BoxFuture<io::Result<Vec<DirEntry>>> {
+        self.later(Request::Read, move |state, _| state.names.list(state.names.resolve(&path)?))
     }
 
-    /// What stands under a name.
-    pub fn metadata(&self, _path: PathBuf) -> BoxFuture<io::Result<Metadata>> {
-        let result = self.none();
-        Box::pin(async { result })
+    /// What stands under a name. Served from memory, so it takes no time.
+    pub fn metadata(&self, path: PathBuf) -> BoxFuture<io::Result<Metadata>> {
+        let found = self.with(|state| {
+            let inode = state.names.inode(state.names.resolve(&path)?);
+            let len = inode.content().map_or(0, |content| content.len);
+            Ok(Metadata { is_dir: inode.is_dir(), len, modified_ms: inode.modified_ms })
+        });
+        Box::pin(async { found })
     }
 
     /// Creates a directory and its missing parents.
-    pub fn create_dir_all(&self, _path: PathBuf) -> BoxFuture<io::Result<()>> {
-        let result = self.none();
-        Box::pin(async { result })
+    pub fn create_dir_all(&self, path: PathBuf) -> BoxFuture<io::Result<()>> {
+        self.later(Request::Write { bytes: 0 }, move |state, env| {
+            let mut missing = Vec::new();
+            let mut here: &Path = &path;
+            let top = loop {
+                match state.names.resolve(here) {
+                    Ok(ino) => break ino,
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                        missing.push(here);
+                        here = here.parent().ok_or_else(|| errno::error(errno::NOT_FOUND))?;
+                    }
+                    Err(error) => return Err(error),
+                }
+            };
+            if !state.names.inode(top).is_dir() {
+                let code = if missing.is_empty() { errno::EXISTS } else { errno::NOT_A_DIR };
+                return Err(errno::error(code));
+            }
+            while let Some(path) = missing.pop() {
+                state.check_space(1)?;
+                let (dir, name) = state.names.place(path)?;
+                let moment = state.moment(env.now());
+                state.names.create(dir, &name, Body::Dir(Dir::default()), moment.seq, env.wall_ms());
+            }
+            Ok(())
+        })
     }
 
-    /// Renames a file or directory.
-    pub fn rename(&self, _from: PathBuf, _to: PathBuf) -> BoxFuture<io::Result<()>> {
-        let result = self.none();
-        Box::pin(async { result })
+    /// Renames a file or directory; an existing file under the new name is replaced atomically.
+    pub fn rename(&self, from: PathBuf, to: PathBuf) -> BoxFuture<io::Result<()>> {
+        self.later(Request::Write { bytes: 0 }, move |state, env| {
+            let (from, to) = (state.names.place(&from)?, state.names.place(&to)?);
+            let moment = state.moment(env.now());
+            state.names.rename(from, to, moment.seq)
+        })
     }
 
     /// Gives a file a second name.
-    pub fn hard_link(&self, _from: PathBuf, _to: PathBuf) -> BoxFuture<io::Result<()>> {
-        let result = self.none();
-        Box::pin(async { result })
+    pub fn hard_link(&self, from: PathBuf, to: PathBuf) -> BoxFuture<io::Result<()>> {
+        self.later(Request::Write { bytes: 0 }, move |state, env| {
+            let ino = state.names.resolve(&from)?;
+            let (dir, name) = state.names.place(&to)?;
+            let moment = state.moment(env.now());
+            state.names.link(ino, dir, name, moment.seq)
+        })
     }
 
     /// Removes the name of a file.
-    pub fn remove_file(&self, _path: PathBuf) -> BoxFuture<io::Result<()>> {
-        let result = self.none();
-        Box::pin(async { result })
+    pub fn remove_file(&self, path: PathBuf) -> BoxFuture<io::Result<()>> {
+        self.remove(path, false)
     }
 
     /// Removes an empty directory.
-    pub fn remove_dir(&self, _path: PathBuf) -> BoxFuture<io::Result<()>> {
-        let result = self.none();
-        Box::pin(async { result })
+    pub fn remove_dir(&self, path: PathBuf) -> BoxFuture<io::Result<()>> {
+        self.remove(path, true)
     }
 
-    /// Makes the entries of a directory durable.
-    pub fn sync_dir(&self, _path: PathBuf) -> BoxFuture<io::Result<()>> {
-        let result = self.none();
-        Box::pin(async { result })
+    fn remove(&self, path: PathBuf, want_dir: bool) -> BoxFuture<io::Result<()>> {
+        self.later(Request::Write { bytes: 0 }, move |state, env| {
+            let (dir, name) = state.names.place(&path)?;
+            let moment = state.moment(env.now());
+            state.names.remove(dir, name, want_dir, moment.seq)
+        })
+    }
+
+    /// Makes the entries of a directory durable: those changes that were made before the call.
+    pub fn sync_dir(&self, path: PathBuf) -> BoxFuture<io::Result<()>> {
+        let this = self.clone();
+        Box::pin(async move {
+            let (dir, start) = this.with(|state| {
+                let dir = state.names.resolve(&path)?;
+                state.names.dir(dir)?;
+                state.names.open_handle(dir);
+                Ok((dir, state.seq))
+            })?;
+            // Closes the directory also if this future is dropped half-way.
+            let _open = OpenDir { handle: &this, dir };
+            this.wait(Request::Flush { bytes: 0 }).await?;
+            this.with(|state| {
+                let durability = state.settings.durability;
+                state.names.flush_dir(dir, start, durability);
+                state.counters.dir_flushes += 1;
+                Ok(())
+            })
+        })
     }
 
     /// Space of the device.
     ///
     /// # Errors
     /// `NotFound` if `path` does not exist.
-    pub fn space(&self, _path: &Path) -> io::Result<Space> {
-        self.none()
+    pub fn space(&self, path: &Path) -> io::Result<Space> {
+        self.with(|state| {
+            state.names.resolve(path)?;
+            let total = state.settings.capacity_bytes;
+            Ok(Space { total, available: total.saturating_sub(state.used()) })
+        })
     }
+
+    // ---- for files and mappings ----
+
+    /// Runs `call` on the state, unless this life has ended.
+    pub(super) fn with<T>(&self, call: impl FnOnce(&mut State) -> io::Result<T>) -> io::Result<T> {
+        let mut state = self.disk.lock();
+        if state.life != self.life {
+            return Err(errno::life_ended());
+        }
+        call(&mut state)
+    }
+
+    pub(super) fn env(&self) -> &dyn Surroundings {
+        &*self.surroundings
+    }
+
+    /// Ends when the device has done `request`.
+    pub(super) async fn wait(&self, request: Request) -> io::Result<()> {
+        let now = self.surroundings.now();
+        let end = self.with(|state| Ok(state.device.request(now, request)))?;
+        if end > now {
+            self.surroundings.sleep_until(end).await;
+        }
+        Ok(())
+    }
+
+    /// Waits for the device, then runs `call` on the state.
+    pub(super) fn later<T, C>(&self, request: Request, call: C) -> BoxFuture<io::Result<T>>
+    where
+        T: Send + 'static,
+        C: FnOnce(&mut State, &dyn Surroundings) -> io::Result<T> + Send + 'static,
+    {
+        let this = self.clone();
+        Box::pin(async move {
+            this.wait(request).await?;
+            this.with(|state| call(state, &*this.surroundings))
+        })
+    }
+}
+
+/// A directory that is being flushed.
+struct OpenDir<'a> {
+    handle: &'a DiskHandle,
+    dir: Ino,
+}
+
+impl Drop for OpenDir<'_> {
+    fn drop(&mut self) {
+        let closed = self.handle.with(|state| {
+            state.names.close_handle(self.dir);
+            Ok(())
+        });
+        // An error says that the life has ended, which closed everything.
+        drop(closed);
+    }
+}
+
+fn open(state: &mut State, env: &dyn Surroundings, path: &Path, options: OpenOptions) -> io::Result<Ino> {
+    let OpenOptions { write, create, create_new, truncate } = options;
+    if !write && (create || create_new || truncate) {
+        return Err(errno::error(errno::INVALID));
+    }
+    let found = match state.names.resolve(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound && (create || create_new) => None,
+        found => Some(found?),
+    };
+    let ino = match found {
+        Some(_) if create_new => return Err(errno::error(errno::EXISTS)),
+        Some(ino) if state.names.inode(ino).is_dir() => return Err(errno::error(errno::IS_A_DIR)),
+        Some(ino) => {
+            if truncate {
+                let moment = state.moment(env.now());
+                state.content_mut(ino).set_len(0, moment)?;
+                state.names.inode_mut(ino).modified_ms = env.wall_ms();
+                state.names.recharge(ino);
+            }
+            ino
+        }
+        None => {
+            state.check_space(1)?;
+            let (dir, name) = state.names.place(path)?;
+            let moment = state.moment(env.now());
+            let content = Box::new(state.new_content());
+            state.names.create(dir, &name, names::Body::File(content), moment.seq, env.wall_ms())
+        }
+    };
+    state.names.open_handle(ino);
+    Ok(ino)
 }

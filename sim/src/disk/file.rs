@@ -1,0 +1,320 @@
+//! Open files and mappings of one life.
+
+use std::{io, path::PathBuf};
+
+use bytes::Bytes;
+use host::{
+    machine::{BoxFuture, RawFile, RawMapping},
+    region::Region,
+};
+
+use super::{
+    State, Surroundings, device::Request, errno, handle::DiskHandle, journal::Ino, names::Body, page_set::pages_of,
+    pages::PAGE_BYTES,
+};
+
+pub(super) struct SimFile {
+    handle: DiskHandle,
+    ino: Ino,
+    path: PathBuf,
+    write: bool,
+    /// Its number among all open files of the disk, once it tried to take the lock.
+    owner: std::sync::OnceLock<u64>,
+}
+
+impl SimFile {
+    /// `ino` has been opened for it.
+    pub(super) fn new(handle: DiskHandle, ino: Ino, path: PathBuf, write: bool) -> SimFile {
+        SimFile { handle, ino, path, write, owner: std::sync::OnceLock::new() }
+    }
+
+    fn check_write(&self) -> io::Result<()> {
+        if self.write { Ok(()) } else { Err(errno::error(errno::BAD_HANDLE)) }
+    }
+}
+
+impl RawFile for SimFile {
+    fn len(&self) -> io::Result<u64> {
+        self.handle.with(|state| Ok(state.content(self.ino).len))
+    }
+
+    fn read_at(&self, buf: &mut [u8], at: u64) -> io::Result<usize> {
+        self.handle.with(|state| Ok(state.content(self.ino).read(buf, at)))
+    }
+
+    fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<usize> {
+        self.check_write()?;
+        let env = self.handle.env();
+        self.handle.with(|state| {
+            state.names.inode_mut(self.ino).modified_ms = env.wall_ms();
+            state.write(self.ino, at, bytes, env.now())
+        })
+    }
+
+    fn set_len(&self, len: u64) -> BoxFuture<io::Result<()>> {
+        if !self.write {
+            // As Linux: EINVAL, not EBADF.
+            return Box::pin(async { Err(errno::error(errno::INVALID)) });
+        }
+        let ino = self.ino;
+        self.handle.later(Request::Write { bytes: 0 }, move |state, env| {
+            let moment = state.moment(env.now());
+            state.content_mut(ino).set_len(len, moment)?;
+            state.names.inode_mut(ino).modified_ms = env.wall_ms();
+            state.names.recharge(ino);
+            Ok(())
+        })
+    }
+
+    fn allocate(&self, len: u64) -> BoxFuture<io::Result<()>> {
+        if let Err(error) = self.check_write() {
+            return Box::pin(async { Err(error) });
+        }
+        let ino = self.ino;
+        self.handle.later(Request::Write { bytes: 0 }, move |state, env| {
+            state.check_space(state.content(ino).reserve_cost(len))?;
+            let moment = state.moment(env.now());
+            state.content_mut(ino).reserve(len, moment)?;
+            state.names.recharge(ino);
+            Ok(())
+        })
+    }
+
+    fn sync(&self, _data_only: bool) -> BoxFuture<io::Result<()>> {
+        // Times of files are durable at once here, so nothing tells the two kinds apart.
+        flush(self.handle.clone(), self.ino, 0, u64::MAX)
+    }
+
+    fn try_lock(&self) -> io::Result<bool> {
+        self.handle.with(|state| {
+            let owner = *self.owner.get_or_init(|| {
+                state.seq += 1;
+                state.seq
+            });
+            let lock = &mut state.names.inode_mut(self.ino).lock;
+            Ok(*lock.get_or_insert(owner) == owner)
+        })
+    }
+
+    fn map(&self, len: u64) -> BoxFuture<io::Result<Box<dyn RawMapping>>> {
+        if !self.write {
+            return Box::pin(async { Err(errno::error(errno::ACCESS)) });
+        }
+        let (handle, ino, path) = (self.handle.clone(), self.ino, self.path.clone());
+        let mapped = self.handle.with(|state| {
+            let region = state.content_mut(ino).map(len)?;
+            state.names.open_handle(ino);
+            Ok(region)
+        });
+        let mapping =
+            mapped.map(|region| Box::new(SimMapping { handle, ino, path, region, len }) as Box<dyn RawMapping>);
+        Box::pin(async { mapping })
+    }
+}
+
+impl Drop for SimFile {
+    fn drop(&mut self) {
+        let closed = self.handle.with(|state| {
+            let inode = state.names.inode_mut(self.ino);
+            if inode.lock.is_some() && inode.lock.as_ref() == self.owner.get() {
+                inode.lock = None;
+            }
+            state.names.close_handle(self.ino);
+            Ok(())
+        });
+        // An error says that the life has ended, which closed everything.
+        drop(closed);
+    }
+}
+
+struct SimMapping {
+    handle: DiskHandle,
+    ino: Ino,
+    path: PathBuf,
+    /// Longer than the mapping, to leave the file room to grow.
+    region: Region,
+    len: u64,
+}
+
+impl SimMapping {
+    fn check(&self, from: u64, to: u64) {
+        assert!(from <= to && to <= self.len, "{from}..{to} outside 0..{}", self.len);
+    }
+}
+
+impl RawMapping for SimMapping {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn write(&self, at: u64, bytes: &[u8]) {
+        self.check(at, at.saturating_add(bytes.len() as u64));
+        if bytes.is_empty() {
+            return;
+        }
+        let env = self.handle.env();
+        let frozen = self.region.frozen();
+        let stored = self.handle.with(|state| {
+            if at < frozen {
+                return Ok(0);
+            }
+            state.names.inode_mut(self.ino).modified_ms = env.wall_ms();
+            state.write(self.ino, at, bytes, env.now())
+        });
+        match stored {
+            Ok(count) if count == bytes.len() => {}
+            Ok(_) if at < frozen => panic!("store to {at} below {frozen}, which readers hold"),
+            Err(error) if error.kind() != io::ErrorKind::StorageFull => {} // The life has ended: nothing happens.
+            Ok(_) | Err(_) => {
+                env.die(&format!("SIGBUS: no space for a mapped store to {}", self.path.display()));
+            }
+        }
+    }
+
+    fn with(&self, from: u64, to: u64, look: &mut dyn FnMut(&[u8])) {
+        self.check(from, to);
+        self.region.with(from, to, look);
+    }
+
+    fn slice(&self, from: u64, to: u64) -> Bytes {
+        self.check(from, to);
+        self.region.slice(from, to)
+    }
+
+    fn sync(&self, from: u64, to: u64) -> BoxFuture<io::Result<()>> {
+        self.check(from, to);
+        flush(self.handle.clone(), self.ino, from / PAGE_BYTES, pages_of(to))
+    }
+
+    fn rewind(&self, keep: u64) -> BoxFuture<io::Result<Box<dyn RawMapping>>> {
+        self.check(0, keep);
+        let (handle, old, path, len) = (self.handle.clone(), self.ino, self.path.clone(), self.len);
+        // The mapping may be dropped before the future ends; its file must not be forgotten meanwhile.
+        let held = OpenInode::new(&self.handle, old);
+        Box::pin(async move {
+            let held = held?;
+            handle.wait(Request::Flush { bytes: keep }).await?;
+            let (ino, region) = handle.with(|state| rewind(state, handle.env(), old, &path, keep, len))?;
+            drop(held);
+            Ok(Box::new(SimMapping { handle, ino, path, region, len }) as Box<dyn RawMapping>)
+        })
+    }
+}
+
+impl Drop for SimMapping {
+    fn drop(&mut self) {
+        let closed = self.handle.with(|state| {
+            state.content_mut(self.ino).unmap();
+            state.names.close_handle(self.ino);
+            Ok(())
+        });
+        // An error says that the life has ended, which closed everything.
+        drop(closed);
+    }
+}
+
+/// Keeps an inode for as long as something is done to it.
+struct OpenInode {
+    handle: DiskHandle,
+    ino: Ino,
+}
+
+impl OpenInode {
+    fn new(handle: &DiskHandle, ino: Ino) -> io::Result<OpenInode> {
+        handle.with(|state| {
+            state.names.open_handle(ino);
+            Ok(())
+        })?;
+        Ok(OpenInode { handle: handle.clone(), ino })
+    }
+}
+
+impl Drop for OpenInode {
+    fn drop(&mut self) {
+        let closed = self.handle.with(|state| {
+            state.names.close_handle(self.ino);
+            Ok(())
+        });
+        // An error says that the life has ended, which closed everything.
+        drop(closed);
+    }
+}
+
+/// Makes the pages `from..to` durable as they are when the future is first polled.
+fn flush(handle: DiskHandle, ino: Ino, from: u64, to: u64) -> BoxFuture<io::Result<()>> {
+    let held = OpenInode::new(&handle, ino);
+    Box::pin(async move {
+        let held = held?;
+        let now = handle.env().now();
+        let (flight, bytes) = handle.with(|state| {
+            let start = state.seq;
+            let content = state.content_mut(ino);
+            content.begin_flush(start);
+            let bytes = content.dirty(from, to, now) * PAGE_BYTES;
+            Ok((Flight { handle: &handle, ino, start: Some(start) }, bytes))
+        })?;
+        handle.wait(Request::Flush { bytes }).await?;
+        flight.land(from, to)?;
+        drop(held);
+        Ok(())
+    })
+}
+
+/// A flush under way. Dropped before it lands, it promises nothing.
+struct Flight<'a> {
+    handle: &'a DiskHandle,
+    ino: Ino,
+    start: Option<u64>,
+}
+
+impl Flight<'_> {
+    fn land(mut self, from: u64, to: u64) -> io::Result<()> {
+        self.handle.with(|state| {
+            if let Some(start) = self.start.take() {
+                state.end_flush(self.ino, start, from..to);
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Drop for Flight<'_> {
+    fn drop(&mut self) {
+        let Some(start) = self.start else { return };
+        let cancelled = self.handle.with(|state| {
+            state.content_mut(self.ino).cancel_flush(start);
+            Ok(())
+        });
+        // An error says that the life has ended, and its flushes with it.
+        drop(cancelled);
+    }
+}
+
+/// Puts a new file in the place of `old`: `0..keep` copied, zeros up to `len`, everything durable.
+fn rewind(
+    state: &mut State,
+    env: &dyn Surroundings,
+    old: Ino,
+    path: &std::path::Path,
+    keep: u64,
+    len: u64,
+) -> io::Result<(Ino, Region)> {
+    let (dir, name) = state.names.place(path)?;
+    state.check_space(pages_of(len))?;
+    let mut kept = vec![0; usize::try_from(keep).map_err(io::Error::other)?];
+    state.content(old).read(&mut kept, 0);
+    let mut content = Box::new(state.new_content());
+    let moment = state.moment(env.now());
+    content.reserve(len, moment)?;
+    content.write(0, &kept, moment)?;
+    content.force(moment.seq);
+    content.durable_reserved = content.reserved;
+    let region = content.map(len)?;
+    let ino = state.names.create(dir, &name, Body::File(content), moment.seq, env.wall_ms());
+    let durability = state.settings.durability;
+    state.names.flush_dir(dir, moment.seq, durability);
+    state.names.open_handle(ino);
+    state.names.recharge(ino);
+    state.counters.flushes += 1;
+    Ok((ino, region))
+}

@@ -1,0 +1,428 @@
+//! The disk by itself, without a machine. What it shares with a real file system is tested by the conformance suite.
+
+mod crash_model;
+mod file_model;
+
+use std::{
+    io,
+    path::Path,
+    pin::pin,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::{Context, Poll, Waker},
+};
+
+use host::{
+    fs::OpenOptions,
+    machine::{BoxFuture, RawFile},
+};
+
+use super::{CrashReport, Disk, DiskHandle, DiskSettings, Durability, Surroundings, Survival, Timing};
+use crate::seed::Seed;
+
+const PAGE: usize = 4096;
+const MIB: u64 = 1 << 20;
+
+/// A clock that stands still, or jumps when somebody waits.
+#[derive(Default)]
+struct Clock {
+    now: AtomicU64,
+    deaths: Mutex<Vec<String>>,
+}
+
+impl Surroundings for Clock {
+    fn now(&self) -> u64 {
+        self.now.load(Ordering::Relaxed)
+    }
+
+    fn sleep_until(&self, at: u64) -> BoxFuture<()> {
+        self.now.fetch_max(at, Ordering::Relaxed);
+        // Pending once, so that a test can act while a request is under way.
+        let mut slept = false;
+        Box::pin(std::future::poll_fn(move |_| {
+            if std::mem::replace(&mut slept, true) { Poll::Ready(()) } else { Poll::Pending }
+        }))
+    }
+
+    fn wall_ms(&self) -> i64 {
+        1_000
+    }
+
+    fn die(&self, reason: &str) {
+        self.deaths.lock().unwrap().push(reason.to_owned());
+    }
+}
+
+/// A disk with one life on it.
+struct Bench {
+    disk: Disk,
+    handle: DiskHandle,
+    clock: Arc<Clock>,
+}
+
+fn bench_with(change: impl FnOnce(&mut DiskSettings)) -> Bench {
+    let mut settings = DiskSettings::new(Seed(7), 0, 64 * MIB);
+    settings.timing = Timing::Instant;
+    change(&mut settings);
+    let disk = Disk::new(settings);
+    let clock = Arc::new(Clock::default());
+    let handle = disk.attach(clock.clone());
+    Bench { disk, handle, clock }
+}
+
+fn bench() -> Bench {
+    bench_with(|_| {})
+}
+
+fn run<T>(future: impl Future<Output = T>) -> T {
+    let mut future = pin!(future);
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            return output;
+        }
+    }
+}
+
+impl Bench {
+    fn open(&self, path: &str, options: OpenOptions) -> io::Result<Box<dyn RawFile>> {
+        run(self.handle.open(path.into(), options))
+    }
+
+    fn create(&self, path: &str, content: &[u8]) -> Box<dyn RawFile> {
+        let file = self.open(path, OpenOptions::CREATE).unwrap();
+        assert_eq!(file.write_at(content, 0).unwrap(), content.len());
+        file
+    }
+
+    /// Creates a file that survives everything.
+    fn durable(&self, path: &str, content: &[u8]) -> Box<dyn RawFile> {
+        let file = self.create(path, content);
+        run(file.sync(false)).unwrap();
+        self.sync_dir("/");
+        file
+    }
+
+    fn sync_dir(&self, path: &str) {
+        run(self.handle.sync_dir(path.into())).unwrap();
+    }
+
+    fn read(&self, path: &str) -> io::Result<Vec<u8>> {
+        self.disk.image().read(path).map(<[u8]>::to_vec)
+    }
+
+    fn crash(&mut self, crash: u64, survival: Option<Survival>) -> CrashReport {
+        let report = self.disk.power_loss(self.clock.now(), crash, survival);
+        self.handle = self.disk.attach(self.clock.clone());
+        report
+    }
+}
+
+#[test]
+fn a_kill_keeps_what_was_written_and_cuts_off_the_dead() {
+    let mut bench = bench();
+    let file = bench.create("/log", b"written");
+    let mapping = run(file.map(4)).unwrap();
+    mapping.write(0, b"WR");
+    bench.disk.kill();
+    mapping.write(0, b"no");
+    assert!(file.write_at(b"no", 0).is_err());
+    assert!(file.len().is_err());
+    assert!(run(file.sync(false)).is_err());
+    assert!(run(mapping.sync(0, 4)).is_err());
+    assert!(run(bench.handle.remove_file("/log".into())).is_err());
+    bench.handle = bench.disk.attach(bench.clock.clone());
+    assert_eq!(bench.read("/log").unwrap(), b"WRitten");
+    drop((file, mapping));
+    assert_eq!(bench.read("/log").unwrap(), b"WRitten", "destructors of a dead life do nothing");
+}
+
+#[test]
+fn a_lock_is_freed_by_closing_and_by_death() {
+    let mut bench = bench();
+    let first = bench.create("/lock", b"");
+    let second = bench.open("/lock", OpenOptions::WRITE).unwrap();
+    assert!(first.try_lock().unwrap());
+    assert!(first.try_lock().unwrap(), "it holds it already");
+    assert!(!second.try_lock().unwrap());
+    drop(first);
+    assert!(second.try_lock().unwrap());
+    bench.disk.kill();
+    bench.handle = bench.disk.attach(bench.clock.clone());
+    let third = bench.open("/lock", OpenOptions::WRITE).unwrap();
+    assert!(third.try_lock().unwrap());
+    drop(second);
+    let fourth = bench.open("/lock", OpenOptions::WRITE).unwrap();
+    assert!(!fourth.try_lock().unwrap(), "a dead handle does not free the lock of a new life");
+}
+
+#[test]
+fn flushed_bytes_survive_every_crash_and_unflushed_names_do_not_survive_the_worst() {
+    let mut bench = bench();
+    bench.durable("/kept", b"flushed");
+    let unnamed = bench.create("/unnamed", b"flushed too");
+    run(unnamed.sync(false)).unwrap();
+    bench.crash(1, Some(Survival::AllOld));
+    assert_eq!(bench.read("/kept").unwrap(), b"flushed");
+    assert!(bench.read("/unnamed").is_err(), "its directory was never flushed");
+}
+
+#[test]
+fn an_unflushed_file_in_a_flushed_directory_is_empty_after_the_worst_crash() {
+    let mut bench = bench();
+    bench.create("/new", b"content");
+    bench.sync_dir("/");
+    bench.crash(1, Some(Survival::AllOld));
+    assert_eq!(bench.read("/new").unwrap(), b"");
+}
+
+#[test]
+fn a_flush_promises_what_was_written_before_it_began() {
+    let mut bench = bench_with(|settings| settings.timing = Timing::Ssd);
+    let file = bench.durable("/log", &[1; 2 * PAGE]);
+    file.write_at(&[2; PAGE], 0).unwrap();
+    let mut sync = file.sync(true);
+    assert!(sync.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    file.write_at(&[3; 2 * PAGE], 0).unwrap();
+    file.write_at(&[4; PAGE], 0).unwrap();
+    run(sync).unwrap();
+    assert_eq!(bench.read("/log").unwrap()[..PAGE], [4; PAGE]);
+    bench.crash(1, Some(Survival::AllOld));
+    let left = bench.read("/log").unwrap();
+    assert_eq!(left[..PAGE], [2; PAGE], "written before the flush began");
+    assert_eq!(left[PAGE..], [1; PAGE], "written while it ran");
+}
+
+#[test]
+fn a_flush_that_was_given_up_promises_nothing() {
+    let mut bench = bench_with(|settings| settings.timing = Timing::Ssd);
+    let file = bench.durable("/log", b"old");
+    file.write_at(b"new", 0).unwrap();
+    let mut sync = file.sync(true);
+    assert!(sync.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    drop(sync);
+    bench.crash(1, Some(Survival::AllOld));
+    assert_eq!(bench.read("/log").unwrap(), b"old");
+}
+
+#[test]
+fn a_flush_of_a_range_leaves_the_rest_dirty() {
+    let mut bench = bench();
+    let file = bench.create("/log", &[0; 4 * PAGE]);
+    run(file.sync(false)).unwrap();
+    bench.sync_dir("/");
+    let mapping = run(file.map(4 * PAGE as u64)).unwrap();
+    for page in 0..4 {
+        mapping.write(page * PAGE as u64 + 7, &[9]);
+    }
+    run(mapping.sync(PAGE as u64 + 1, 2 * PAGE as u64 + 1)).unwrap();
+    let report = bench.crash(1, Some(Survival::AllOld));
+    assert_eq!((report.dirty_pages, report.lost_pages), (2, 2));
+    let left = bench.read("/log").unwrap();
+    let found: Vec<u8> = (0..4).map(|page| left[page * PAGE + 7]).collect();
+    assert_eq!(found, [0, 9, 9, 0]);
+}
+
+#[test]
+fn a_dirty_page_is_written_back_by_itself_after_a_while() {
+    let mut bench = bench();
+    let file = bench.durable("/log", b"first");
+    file.write_at(b"later", 0).unwrap();
+    bench.clock.now.store(30_000_000_000, Ordering::Relaxed);
+    file.write_at(b"never", 0).unwrap();
+    bench.crash(1, Some(Survival::AllOld));
+    assert_eq!(bench.read("/log").unwrap(), b"later", "the version between two writes is reachable");
+}
+
+#[test]
+fn bytes_handed_out_stay_as_they_were_whatever_happens() {
+    let mut bench = bench();
+    let file = bench.durable("/log", &[5; 2 * PAGE]);
+    let mapping = run(file.map(2 * PAGE as u64)).unwrap();
+    mapping.write(0, &[6; PAGE]);
+    let held = mapping.slice(0, PAGE as u64);
+    let rewound = run(mapping.rewind(10)).unwrap();
+    rewound.write(10, &[7; 100]);
+    let held_later = rewound.slice(0, 110);
+    run(bench.handle.remove_file("/log".into())).unwrap();
+    bench.crash(1, Some(Survival::AllOld));
+    assert_eq!(held[..], [6; PAGE]);
+    assert_eq!(held_later[10..], [7; 100]);
+    let left = bench.read("/log").unwrap();
+    assert_eq!(left[..10], [6; 10], "the rewound body was durable");
+    assert!(left[10..].iter().all(|&byte| byte == 0));
+    assert_eq!(left.len(), 2 * PAGE);
+    let file = bench.open("/log", OpenOptions::WRITE).unwrap();
+    let mapping = run(file.map(2 * PAGE as u64)).unwrap();
+    mapping.write(0, &[8; PAGE]);
+    assert_eq!(held[..], [6; PAGE], "a new life maps other memory");
+}
+
+#[test]
+fn a_file_that_lost_its_name_lives_until_the_last_mapping_goes() {
+    let bench = bench();
+    let file = bench.create("/log", &[1; PAGE]);
+    let mapping = run(file.map(PAGE as u64)).unwrap();
+    drop(file);
+    run(bench.handle.remove_file("/log".into())).unwrap();
+    let (used, _) = bench.disk.usage();
+    mapping.write(0, b"still here");
+    mapping.with(0, 10, &mut |bytes| assert_eq!(bytes, b"still here"));
+    drop(mapping);
+    assert_eq!(bench.disk.usage().0, used - PAGE as u64);
+}
+
+#[test]
+fn a_file_cut_and_grown_again_reads_zeros_in_between() {
+    let bench = bench();
+    let file = bench.create("/f", &[3; 3 * PAGE]);
+    run(file.set_len(100)).unwrap();
+    run(file.set_len(2 * PAGE as u64)).unwrap();
+    let content = bench.read("/f").unwrap();
+    assert_eq!(content[..100], [3; 100]);
+    assert!(content[100..].iter().all(|&byte| byte == 0));
+}
+
+#[test]
+fn a_mapped_file_is_never_shortened() {
+    let bench = bench();
+    let file = bench.create("/f", &[3; PAGE]);
+    let mapping = run(file.map(PAGE as u64)).unwrap();
+    assert_eq!(run(file.set_len(0)).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+    drop(mapping);
+    run(file.set_len(0)).unwrap();
+}
+
+#[test]
+fn a_full_device_refuses_writes_creation_and_reservation() {
+    let bench = bench_with(|settings| settings.capacity_bytes = 8 * PAGE as u64);
+    let file = bench.create("/f", &[1; 4 * PAGE]);
+    assert_eq!(run(file.allocate(64 * PAGE as u64)).unwrap_err().kind(), io::ErrorKind::StorageFull);
+    let written = file.write_at(&[2; 8 * PAGE], 4 * PAGE as u64).unwrap();
+    assert_eq!(written, 3 * PAGE, "as much as fits; the journal takes a little too");
+    assert_eq!(file.write_at(&[2], 7 * PAGE as u64).unwrap_err().kind(), io::ErrorKind::StorageFull);
+    assert_eq!(file.write_at(&[9; PAGE], 0).unwrap(), PAGE, "blocks that are there can be written");
+    assert_eq!(bench.open("/g", OpenOptions::CREATE).err().unwrap().kind(), io::ErrorKind::StorageFull);
+    assert_eq!(run(bench.handle.create_dir_all("/d".into())).unwrap_err().kind(), io::ErrorKind::StorageFull);
+    run(bench.handle.remove_file("/f".into())).unwrap();
+    drop(file);
+    bench.open("/g", OpenOptions::CREATE).unwrap();
+}
+
+#[test]
+fn reserved_blocks_cannot_run_out() {
+    let bench = bench();
+    let file = bench.create("/f", b"");
+    run(file.allocate(16 * PAGE as u64)).unwrap();
+    assert_eq!(file.len().unwrap(), 16 * PAGE as u64);
+    let mapping = run(file.map(16 * PAGE as u64)).unwrap();
+    bench.disk.fill_percent(100);
+    assert_eq!(bench.handle.space(Path::new("/f")).unwrap().available, 0);
+    mapping.write(15 * PAGE as u64, b"fits");
+    assert!(bench.clock.deaths.lock().unwrap().is_empty());
+}
+
+#[test]
+fn a_mapped_store_to_a_hole_of_a_full_device_kills_the_process() {
+    let bench = bench();
+    let file = bench.create("/f", b"");
+    run(file.set_len(16 * PAGE as u64)).unwrap();
+    let mapping = run(file.map(16 * PAGE as u64)).unwrap();
+    bench.disk.fill_percent(100);
+    mapping.write(0, b"no room");
+    let deaths = bench.clock.deaths.lock().unwrap();
+    assert_eq!(deaths.as_slice(), ["SIGBUS: no space for a mapped store to /f"]);
+}
+
+#[test]
+fn ballast_fills_to_a_percentage_and_goes_away() {
+    let bench = bench();
+    bench.create("/f", &[1; 100 * PAGE]);
+    bench.disk.fill_percent(85);
+    let (used, total) = bench.disk.usage();
+    assert_eq!(used * 100 / total, 85 - 1, "rounded down");
+    assert!(total * 85 / 100 - used < PAGE as u64);
+    bench.disk.fill_percent(0);
+    assert!(bench.disk.usage().0 < 102 * PAGE as u64);
+}
+
+#[test]
+fn a_sparse_file_costs_only_what_was_written() {
+    const GIB: u64 = 1 << 30;
+    let bench = bench_with(|settings| settings.capacity_bytes = 4 * GIB);
+    let file = bench.create("/log", b"");
+    run(file.allocate(GIB)).unwrap();
+    let mapping = run(file.map(GIB)).unwrap();
+    for at in [0, GIB / 2, GIB - 4] {
+        mapping.write(at, b"here");
+    }
+    run(mapping.sync(0, GIB)).unwrap();
+    assert_eq!(bench.disk.counters().pages_flushed, 3);
+    assert!(bench.disk.usage().0 >= GIB, "reserved is used");
+    let hole = bench.create("/hole", b"");
+    assert_eq!(hole.write_at(b"end", GIB * 100).unwrap(), 3);
+    assert!(bench.disk.usage().0 < GIB + 10 * PAGE as u64);
+    bench.disk.kill();
+    bench.disk.power_loss(0, 1, None);
+}
+
+#[test]
+fn requests_wait_for_a_stalled_device() {
+    let bench = bench_with(|settings| settings.timing = Timing::Ssd);
+    bench.disk.stall(7_000_000_000);
+    let file = bench.create("/f", b"x");
+    assert!(bench.clock.now() >= 7_000_000_000);
+    bench.disk.stall(0);
+    let before = bench.clock.now();
+    run(file.sync(false)).unwrap();
+    let took = bench.clock.now() - before;
+    assert!((200_000..60_000_000).contains(&took), "{took} ns");
+}
+
+#[test]
+fn a_replaced_device_is_empty() {
+    let bench = bench();
+    bench.durable("/f", b"x");
+    bench.disk.replace();
+    assert_eq!(bench.disk.image().files().count(), 0);
+    assert!(run(bench.handle.metadata("/".into())).is_err(), "the old life is cut off");
+}
+
+#[test]
+fn equal_crashes_of_equal_disks_are_equal() {
+    let crashed = |entity| {
+        let mut bench = bench_with(|settings| settings.entity = entity);
+        let file = bench.durable("/f", &[1; 64 * PAGE]);
+        file.write_at(&[2; 64 * PAGE], 0).unwrap();
+        bench.crash(3, None);
+        bench.disk.image()
+    };
+    assert_eq!(crashed(0), crashed(0));
+    assert!((1..9).any(|entity| crashed(entity) != crashed(0)), "disks of other nodes have other fates");
+}
+
+#[test]
+fn the_durable_image_is_what_the_worst_crash_leaves() {
+    let mut bench = bench();
+    let file = bench.durable("/f", &[1; 3 * PAGE]);
+    file.write_at(&[2; PAGE], PAGE as u64).unwrap();
+    file.write_at(&[2; 10], 3 * PAGE as u64).unwrap();
+    bench.create("/g", b"never named");
+    let image = bench.disk.durable_image(0);
+    bench.crash(1, Some(Survival::AllOld));
+    assert_eq!(image, bench.disk.image());
+}
+
+#[test]
+fn an_ordered_journal_writes_the_content_out_before_the_rename() {
+    for crash in 0..200 {
+        let mut bench = bench_with(|settings| settings.durability = Durability::OrderedJournal);
+        bench.durable("/config", b"old");
+        bench.create("/config.tmp", b"new");
+        run(bench.handle.rename("/config.tmp".into(), "/config".into())).unwrap();
+        bench.crash(crash, None);
+        let content = bench.read("/config").unwrap();
+        assert!(content == b"old" || content == b"new", "{content:?}");
+    }
+}
