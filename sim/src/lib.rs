@@ -13,6 +13,7 @@ compile_error!(
      `cargo build --no-default-features`"
 );
 
+pub mod checkers;
 pub mod disk;
 pub mod history;
 pub mod net;

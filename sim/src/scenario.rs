@@ -25,7 +25,7 @@ pub const FORMAT: u64 = 1;
 pub const CHECKERS: [&str; 7] = ["lost", "unread", "phantom", "dup-deliver", "order-store", "commit-regress", "stuck"];
 
 /// Counts that `at-least` may name: how often something happened that a scenario is about.
-pub const COUNTS: [&str; 22] = [
+pub const COUNTS: [&str; 23] = [
     "sent",
     "acked",
     "info",
@@ -36,18 +36,19 @@ pub const COUNTS: [&str; 22] = [
     "retried-later",
     "legally-lost",
     "crashes",
-    "dirty-pages-at-crash",
-    "bytes-undone",
-    "bytes-truncated",
-    "recoveries",
-    "offsets-loaded",
-    "files-deleted",
-    "bytes-deleted",
-    "rebalances",
-    "members-moved",
+    "stops",
+    "pauses",
     "cuts",
-    "connections-broken",
-    "sends-on-another-broker",
+    "dirty-pages-at-crash",
+    "lost-pages",
+    "torn-pages",
+    "recoveries",
+    "truncations",
+    "files-deleted",
+    "disk-full",
+    "rebalances",
+    "queues-moved",
+    "offsets-loaded",
 ];
 
 /// States that `sometimes` may name: each must be seen in at least one of many seeds.

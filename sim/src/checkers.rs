@@ -1,0 +1,170 @@
+//! What must be true of a history: the checkers, the legal losses, and what was counted on the way.
+//!
+//! Checkers read the history and the scenario, nothing else. Each tells its violations with a witness (numbers of
+//! records) and how often it had something to check: a checker without an opportunity has proved nothing.
+
+mod commits;
+mod copies;
+mod counts;
+mod delivery;
+mod facts;
+mod order;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{
+    history::{Event, History, MessageId},
+    scenario::Scenario,
+};
+
+use copies::{Fate, Logs};
+use facts::Facts;
+
+/// The most violations that a report spells out; all are counted.
+const SPELT_OUT_MAX: usize = 20;
+
+/// Something that must not be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// What, in one line.
+    pub what: String,
+    /// The records that show it, in order.
+    pub witness: Vec<usize>,
+}
+
+/// What one checker found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    /// Its name, as in [`crate::scenario::CHECKERS`].
+    pub checker: &'static str,
+    /// How often it had something to check.
+    pub opportunities: u64,
+    /// How many violations there are.
+    pub count: u64,
+    /// The first of them.
+    pub violations: Vec<Violation>,
+}
+
+impl Report {
+    fn new(checker: &'static str) -> Report {
+        Report { checker, opportunities: 0, count: 0, violations: Vec::new() }
+    }
+
+    fn violation(&mut self, what: String, mut witness: Vec<usize>) {
+        self.count += 1;
+        if self.violations.len() < SPELT_OUT_MAX {
+            witness.sort_unstable();
+            witness.dedup();
+            self.violations.push(Violation { what, witness });
+        }
+    }
+}
+
+/// What all checkers found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Findings {
+    /// One report per checker, in the order of [`crate::scenario::CHECKERS`].
+    pub reports: Vec<Report>,
+    /// Messages that a group may lawfully miss, with the reason.
+    pub legally_lost: BTreeMap<(String, MessageId), String>,
+    /// Messages that a group should have finished and did not, lawfully or not.
+    pub missing: BTreeSet<(String, MessageId)>,
+    /// How often things happened, by the names of [`crate::scenario::COUNTS`].
+    pub counts: BTreeMap<&'static str, u64>,
+    /// States that were reached, by the names of [`crate::scenario::MARKS`], and all points of the product.
+    pub marks: BTreeSet<String>,
+}
+
+/// Runs all checkers.
+#[must_use]
+pub fn check(scenario: &Scenario, history: &History) -> Findings {
+    let facts = Facts::collect(scenario, history);
+    let logs = Logs::collect(scenario, history);
+    let (lost, unread, legally_lost, missing) = lost_and_unread(&facts, &logs, history);
+    let (phantom, dup_deliver) = (delivery::phantom(&facts), delivery::dup_deliver(&facts, history));
+    let order_store = order::order_store(&facts, &logs, history);
+    let commit_regress = commits::commit_regress(&facts, &logs, history);
+    let reports = vec![lost, unread, phantom, dup_deliver, order_store, commit_regress, stuck(history)];
+    let mut findings = Findings { reports, legally_lost, missing, counts: BTreeMap::new(), marks: BTreeSet::new() };
+    (findings.counts, findings.marks) = counts::count(&facts, history, findings.legally_lost.len() as u64);
+    findings
+}
+
+type Missing = BTreeSet<(String, MessageId)>;
+
+/// `lost`: acknowledged, wanted by a group, never finished there, gone from the log, and the promised copies should
+/// have kept it. `unread`: the same, but it is still in the log.
+fn lost_and_unread(
+    facts: &Facts<'_>,
+    logs: &Logs,
+    history: &History,
+) -> (Report, Report, BTreeMap<(String, MessageId), String>, Missing) {
+    let (mut lost, mut unread) = (Report::new("lost"), Report::new("unread"));
+    let (mut legal, mut missing) = (BTreeMap::new(), BTreeSet::new());
+    for (&message, sent) in &facts.sends {
+        let Some(stored) = &sent.stored else { continue };
+        for group in facts.groups_that_want(&sent.look) {
+            lost.opportunities += 1;
+            unread.opportunities += 1;
+            if facts.is_finished(group, message) {
+                continue;
+            }
+            let key = (group.to_owned(), message);
+            missing.insert(key.clone());
+            let mut witness = vec![sent.invoke, stored.ok];
+            if let Some(last) = facts.deliveries(group, message).last() {
+                witness.extend([last.index].into_iter().chain(last.done.map(|(index, _)| index)));
+                if let Some(crash) = last.nacked_at().and_then(|at| logs.cache_lost_anywhere_after(at)) {
+                    witness.push(crash);
+                    legal.insert(key, "its retry was only promised to caches".to_owned());
+                    continue;
+                }
+            }
+            let queue = history.queue(stored.queue);
+            match logs.fate(stored.queue, stored.ok, stored.phy, history) {
+                Fate::Kept => unread.violation(
+                    format!(
+                        "{message} acknowledged at {queue} offset {} and still there, never finished by {group}",
+                        stored.offset
+                    ),
+                    witness,
+                ),
+                Fate::Deleted(at) => {
+                    witness.push(at);
+                    legal.insert(key, "its log file was deleted to free the disk".to_owned());
+                }
+                Fate::LegallyLost(_) => {
+                    legal.insert(key, "it was only promised to a cache that lost power".to_owned());
+                }
+                Fate::Lost(records) => {
+                    witness.extend(records);
+                    let what = format!(
+                        "{message} acknowledged at {queue} offset {}, gone, never finished by {group}",
+                        stored.offset
+                    );
+                    lost.violation(what, witness);
+                }
+            }
+        }
+    }
+    (lost, unread, legal, missing)
+}
+
+/// `stuck`: something had not come to an end when the settle phase did.
+fn stuck(history: &History) -> Report {
+    let mut report = Report::new("stuck");
+    for (index, record) in history.records.iter().enumerate() {
+        match &record.event {
+            Event::Converged => report.opportunities += 1,
+            Event::Pending(what) => {
+                report.opportunities += 1;
+                report.violation(what.clone(), vec![index]);
+            }
+            _ => {}
+        }
+    }
+    report
+}
+
+#[cfg(test)]
+mod tests;

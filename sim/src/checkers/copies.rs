@@ -1,0 +1,172 @@
+//! What may be lost: the copies argument (`spec/simulation.md` 7.1).
+//!
+//! A broker that flushes before it acknowledges promises a durable copy; one that does not promises a copy in its page
+//! cache, which turns durable when the node flushes past the message. A power loss destroys cache copies that had not
+//! turned durable, a kill destroys nothing, and the deletion of a log file destroys what was in it.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    history::{Down, Event, History, NodeRef, QueueRef},
+    scenario::{Scenario, units},
+};
+
+/// The default of `mappedFileSizeCommitLog`.
+const LOG_FILE_BYTES: u64 = 1 << 30;
+
+/// What became of a copy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// It is still in the log.
+    Kept,
+    /// Its file was deleted, by this record.
+    Deleted(usize),
+    /// It is gone, and that was not excluded: crash and recovery.
+    LegallyLost([usize; 2]),
+    /// It is gone although it was promised to stay; the records that show it.
+    Lost(Vec<usize>),
+}
+
+/// The logs of all brokers.
+pub(super) struct Logs {
+    nodes: BTreeMap<NodeRef, Log>,
+}
+
+#[derive(Default)]
+struct Log {
+    flushes_before_ack: bool,
+    file_bytes: u64,
+    /// Lives of the process, in order.
+    lives: Vec<Life>,
+    /// Power losses: record, and up to where the log was durable then.
+    power_losses: Vec<(usize, u64)>,
+    /// Recoveries: record, and the end of the log after it.
+    recoveries: Vec<(usize, u64)>,
+    /// Deleted files: record, and where the file began.
+    deletions: Vec<(usize, u64)>,
+    /// Up to where the log is known to be durable.
+    durable: u64,
+}
+
+/// What one life appended.
+#[derive(Default)]
+struct Life {
+    /// The end of the log when it began.
+    start: u64,
+    /// Records of appends with the end of the log after each.
+    appends: Vec<(usize, u64)>,
+}
+
+impl Logs {
+    pub fn collect(scenario: &Scenario, history: &History) -> Logs {
+        let mut nodes: BTreeMap<NodeRef, Log> = BTreeMap::new();
+        for group in &scenario.brokers {
+            for replica in 0..group.replicas.len() {
+                let Some(node) = history.nodes.get_index_of(&format!("{}/{replica}", group.name)) else { continue };
+                let log = Log {
+                    flushes_before_ack: scenario.flushes_before_ack(&group.name),
+                    file_bytes: log_file_bytes(&group.config),
+                    ..Log::default()
+                };
+                nodes.insert(NodeRef(node as u32), log);
+            }
+        }
+        for (index, record) in history.records.iter().enumerate() {
+            let log = record.node.and_then(|(node, _)| nodes.get_mut(&node));
+            if let Some(log) = log {
+                log.take(index, &record.event);
+            }
+        }
+        Logs { nodes }
+    }
+
+    /// The node that holds a queue.
+    pub fn node_of(&self, queue: QueueRef, history: &History) -> Option<NodeRef> {
+        let node = format!("{}/0", history.queue(queue).broker);
+        history.nodes.get_index_of(&node).map(|node| NodeRef(node as u32)).filter(|node| self.nodes.contains_key(node))
+    }
+
+    /// What became of a message that was acknowledged by record `ok`.
+    pub fn fate(&self, queue: QueueRef, ok: usize, phy: Option<u64>, history: &History) -> Fate {
+        match (self.node_of(queue, history).and_then(|node| self.nodes.get(&node)), phy) {
+            (Some(log), Some(phy)) => log.fate(ok, phy),
+            // Without a place in a log nothing can have destroyed it.
+            _ => Fate::Kept,
+        }
+    }
+
+    /// The first power loss, after a record, of any broker that promises caches only.
+    pub fn cache_lost_anywhere_after(&self, index: usize) -> Option<usize> {
+        let logs = self.nodes.values().filter(|log| !log.flushes_before_ack);
+        logs.flat_map(|log| &log.power_losses).map(|(at, _)| *at).filter(|at| *at > index).min()
+    }
+
+    /// Whether the log of a node lost something lawfully between two records.
+    pub fn cut_back_between(&self, node: NodeRef, from: usize, to: usize) -> bool {
+        let Some(log) = self.nodes.get(&node) else { return false };
+        log.power_losses.iter().any(|(at, _)| (from..to).contains(at)) && !log.flushes_before_ack
+    }
+}
+
+impl Log {
+    fn take(&mut self, index: usize, event: &Event) {
+        match event {
+            Event::NodeUp => self.lives.push(Life { start: self.end(), appends: Vec::new() }),
+            Event::Append(end) => {
+                if let Some(life) = self.lives.last_mut() {
+                    life.appends.push((index, *end));
+                }
+            }
+            Event::Flush(durable) => self.durable = self.durable.max(*durable),
+            Event::NodeDown(Down::PowerLoss, _) => self.power_losses.push((index, self.durable)),
+            Event::Recover(end) => {
+                self.recoveries.push((index, *end));
+                self.durable = self.durable.min(*end);
+                if let Some(life) = self.lives.last_mut() {
+                    life.start = *end;
+                }
+            }
+            Event::Delete(start) => self.deletions.push((index, *start)),
+            _ => {}
+        }
+    }
+
+    /// The end of the log as far as it is known.
+    fn end(&self) -> u64 {
+        self.lives.last().map_or(0, |life| life.appends.last().map_or(life.start, |(_, end)| *end))
+    }
+
+    /// The record that appended what stands at `phy`: of the newest life before `ok` that can have done it, because an
+    /// earlier one may have appended something else there that is gone.
+    fn born(&self, ok: usize, phy: u64) -> Option<usize> {
+        self.lives.iter().rev().find_map(|life| {
+            let appended = life.appends.partition_point(|(_, end)| *end <= phy);
+            let (index, _) = life.appends.get(appended)?;
+            (life.start <= phy && *index < ok).then_some(*index)
+        })
+    }
+
+    fn fate(&self, ok: usize, phy: u64) -> Fate {
+        let Some(born) = self.born(ok, phy) else { return Fate::Lost(vec![ok]) };
+        let gone = self.recoveries.iter().find(|(index, end)| *index > born && *end <= phy);
+        if let Some((recovery, _)) = gone {
+            let mut losses = self.power_losses.iter().filter(|(index, _)| (born..*recovery).contains(index));
+            let died = losses.clone().find(|(_, durable)| *durable <= phy).filter(|_| !self.flushes_before_ack);
+            return match died {
+                Some((crash, _)) => Fate::LegallyLost([*crash, *recovery]),
+                None => Fate::Lost([born, *recovery].into_iter().chain(losses.next().map(|(at, _)| *at)).collect()),
+            };
+        }
+        let file = phy - phy % self.file_bytes;
+        match self.deletions.iter().find(|(index, start)| *index > born && *start == file) {
+            Some((index, _)) => Fate::Deleted(*index),
+            None => Fate::Kept,
+        }
+    }
+}
+
+fn log_file_bytes(config: &[(String, String)]) -> u64 {
+    let value = config.iter().find(|(key, _)| key == "mappedFileSizeCommitLog").map(|(_, value)| value.as_str());
+    let bytes = value.and_then(|text| text.parse().ok().or_else(|| units::parse_size(text).ok()));
+    bytes.filter(|bytes| *bytes > 0).unwrap_or(LOG_FILE_BYTES)
+}

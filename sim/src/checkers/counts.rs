@@ -1,0 +1,86 @@
+//! How often things happened, and which states were reached.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{
+    history::{Down, Event, History},
+    scenario::COUNTS,
+};
+
+use super::facts::Facts;
+
+/// Counts by the names of [`COUNTS`], and marks.
+pub(super) fn count(
+    facts: &Facts<'_>,
+    history: &History,
+    legally_lost: u64,
+) -> (BTreeMap<&'static str, u64>, BTreeSet<String>) {
+    let mut counts: BTreeMap<&'static str, u64> = COUNTS.into_iter().map(|name| (name, 0)).collect();
+    let mut marks = BTreeSet::new();
+    counts.insert("legally-lost", legally_lost);
+    for record in &history.records {
+        for (name, by) in counted(&record.event) {
+            *counts.get_mut(name).expect("only names of the list are counted") += by;
+        }
+        if let Event::Point(name, _) = record.event {
+            marks.insert(name.to_owned());
+        }
+    }
+    let mut redelivered = 0;
+    let mut seen = BTreeSet::new();
+    for delivery in &facts.all_deliveries {
+        let group = super::facts::group_of(history.node(delivery.node));
+        redelivered += u64::from(!seen.insert((group, delivery.message)));
+    }
+    counts.insert("redelivered", redelivered);
+    let implied = [
+        ("torn-page", "torn-pages"),
+        ("pages-lost", "lost-pages"),
+        ("rebalance", "rebalances"),
+        ("offset-recovered", "offsets-loaded"),
+        ("legally-lost", "legally-lost"),
+        ("redelivered", "redelivered"),
+        ("retried-later", "retried-later"),
+        ("truncated", "truncations"),
+        ("files-deleted", "files-deleted"),
+        ("disk-full", "disk-full"),
+        ("refused", "refused"),
+        ("send-info", "info"),
+    ];
+    let reached = implied.into_iter().filter(|(_, count)| counts[count] > 0).map(|(mark, _)| mark.to_owned());
+    marks.extend(reached);
+    (counts, marks)
+}
+
+/// What one record adds to the counts.
+fn counted(event: &Event) -> Vec<(&'static str, u64)> {
+    match event {
+        Event::SendInvoke(..) => vec![("sent", 1)],
+        Event::SendOk(..) => vec![("acked", 1)],
+        Event::SendInfo(..) => vec![("info", 1)],
+        Event::SendFail(..) => vec![("refused", 1)],
+        Event::Deliver { .. } => vec![("delivered", 1)],
+        Event::Ack(..) => vec![("finished", 1)],
+        Event::Nack(..) => vec![("retried-later", 1)],
+        Event::NodeDown(Down::Stop, _) => vec![("stops", 1)],
+        Event::NodeDown(..) => vec![("crashes", 1)],
+        Event::DiskCrash { dirty, lost, torn } => {
+            vec![("dirty-pages-at-crash", *dirty), ("lost-pages", *lost), ("torn-pages", *torn)]
+        }
+        Event::FaultBegin(_, kind) => match *kind {
+            "cut" => vec![("cuts", 1)],
+            "pause" => vec![("pauses", 1)],
+            _ => Vec::new(),
+        },
+        Event::Recover(_) => vec![("recoveries", 1)],
+        Event::Truncate(_) => vec![("truncations", 1)],
+        Event::Delete(_) => vec![("files-deleted", 1)],
+        Event::Assign(_) | Event::Revoke(_) => vec![("queues-moved", 1)],
+        Event::Point("client.rebalanced", _) => vec![("rebalances", 1)],
+        Event::Point("broker.offsets-loaded", entries) => {
+            vec![("offsets-loaded", u64::try_from(*entries).unwrap_or(0))]
+        }
+        Event::Point("store.disk-full", _) => vec![("disk-full", 1)],
+        _ => Vec::new(),
+    }
+}

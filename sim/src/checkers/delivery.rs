@@ -1,0 +1,92 @@
+//! Checkers of what listeners get.
+
+use crate::history::{History, NodeRef, QueueRef};
+
+use super::{
+    Report,
+    facts::{Delivery, Facts, group_of},
+};
+
+/// A new owner asks for the committed offset some time before its first delivery; commits seen within this time before
+/// a cause may not have been in the answer.
+const COMMIT_IN_FLIGHT_NANOS: u64 = 5_000_000_000;
+
+/// Committed offsets are written to disk every 5 s; a crash takes the broker back to the last writing.
+const COMMIT_ON_DISK_NANOS: u64 = 6_000_000_000;
+
+/// `phantom`: delivered and never sent, or not what was sent.
+pub(super) fn phantom(facts: &Facts<'_>) -> Report {
+    let mut report = Report::new("phantom");
+    for delivery in &facts.all_deliveries {
+        report.opportunities += 1;
+        let Some(message) = delivery.message else {
+            report.violation(format!("a message without an id: {}", delivery.look), vec![delivery.index]);
+            continue;
+        };
+        match facts.sends.get(&message) {
+            None => report.violation(format!("{message} was never sent"), vec![delivery.index]),
+            Some(sent) if sent.invoke > delivery.index => {
+                report.violation(format!("{message} came before it was sent"), vec![delivery.index, sent.invoke]);
+            }
+            Some(sent) if sent.look != delivery.look => {
+                let what = format!("{message} was sent as `{}`, delivered as `{}`", sent.look, delivery.look);
+                report.violation(what, vec![sent.invoke, delivery.index]);
+            }
+            Some(_) => {}
+        }
+    }
+    report
+}
+
+/// `dup_deliver`: the same stored message again to the same group, with nothing that explains it: no crash, no queue
+/// that changed hands, no listener that wanted it again; or although its offset had been committed for good.
+pub(super) fn dup_deliver(facts: &Facts<'_>, history: &History) -> Report {
+    let mut report = Report::new("dup-deliver");
+    let mut last: std::collections::BTreeMap<(&str, QueueRef, u64), &Delivery<'_>> = std::collections::BTreeMap::new();
+    for delivery in &facts.all_deliveries {
+        report.opportunities += 1;
+        let group = group_of(history.node(delivery.node));
+        let Some(before) = last.insert((group, delivery.queue, delivery.offset), delivery) else { continue };
+        let queue = history.queue(delivery.queue);
+        let witness = vec![before.index, delivery.index];
+        let Some(cause) = cause_between(facts, before, delivery) else {
+            report.violation(format!("{queue} offset {} again to {group}, without a cause", delivery.offset), witness);
+            continue;
+        };
+        if let Some(commit) = committed_for_good(facts, history, group, delivery, cause) {
+            let what = format!("{queue} offset {} again to {group}, below what it had committed", delivery.offset);
+            report.violation(what, witness.into_iter().chain([commit]).collect());
+        }
+    }
+    report
+}
+
+/// When the first thing happened that explains why `again` follows `before`.
+fn cause_between(facts: &Facts<'_>, before: &Delivery<'_>, again: &Delivery<'_>) -> Option<u64> {
+    let within = before.index..again.index;
+    let moves = |node: &NodeRef| facts.moves.get(node).map_or(&[][..], Vec::as_slice);
+    let moved = moves(&before.node).iter().chain(moves(&again.node)).copied();
+    let downs = facts.downs.get(&before.node).map_or(&[][..], Vec::as_slice);
+    let down = downs.iter().map(|(index, at, _)| (*index, *at));
+    let refused = before.nacked_at().map(|index| (index, 0));
+    moved.chain(down).chain(refused).filter(|(index, _)| within.contains(index)).map(|(_, at)| at).min()
+}
+
+/// The record that shows a committed offset above the delivered one, long enough before the cause, and before any crash
+/// of the broker that could have undone it.
+fn committed_for_good(
+    facts: &Facts<'_>,
+    history: &History,
+    group: &str,
+    again: &Delivery<'_>,
+    cause: u64,
+) -> Option<usize> {
+    let seen = facts.commits.get(&(group, again.queue))?;
+    let above = seen.iter().find(|seen| seen.index < again.index && seen.offset > again.offset)?;
+    let broker = format!("{}/0", history.queue(again.queue).broker);
+    let node = history.nodes.get_index_of(&broker).map(|node| NodeRef(node as u32));
+    let crash = node.and_then(|node| facts.crashes_between(node, 0, again.index).next()).map(|(_, at, _)| at);
+    let bound = cause.saturating_sub(COMMIT_IN_FLIGHT_NANOS);
+    let bound = crash.map_or(bound, |crash| bound.min(crash.saturating_sub(COMMIT_ON_DISK_NANOS)));
+    (above.at < bound).then_some(above.index)
+}

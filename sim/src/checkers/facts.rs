@@ -1,0 +1,183 @@
+//! What the workload did, sorted by message.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    history::{Down, Event, History, Look, MessageId, NodeRef, QueueRef},
+    scenario::{ConsumerGroup, Scenario},
+};
+
+/// One message that a producer began to send.
+pub(super) struct Sent<'a> {
+    /// The record of the beginning.
+    pub invoke: usize,
+    /// What it looked like.
+    pub look: &'a Look,
+    /// Where it is, if it was acknowledged.
+    pub stored: Option<Stored>,
+    /// The record that says it certainly was not stored.
+    pub failed: Option<usize>,
+}
+
+/// Where an acknowledged message is.
+#[derive(Clone, Copy)]
+pub(super) struct Stored {
+    /// The record of the acknowledgement.
+    pub ok: usize,
+    /// Its queue.
+    pub queue: QueueRef,
+    /// Its offset there.
+    pub offset: u64,
+    /// Where its record begins in the log, if the broker told.
+    pub phy: Option<u64>,
+}
+
+/// One call of a listener.
+pub(super) struct Delivery<'a> {
+    /// The record of its beginning.
+    pub index: usize,
+    /// Where.
+    pub node: NodeRef,
+    /// The message, if it is of the workload.
+    pub message: Option<MessageId>,
+    /// Where it came from.
+    pub queue: QueueRef,
+    /// At which offset.
+    pub offset: u64,
+    /// What it looked like.
+    pub look: &'a Look,
+    /// The record of its end, and whether the message is finished.
+    pub done: Option<(usize, bool)>,
+}
+
+impl Delivery<'_> {
+    /// The record that refused it.
+    pub fn nacked_at(&self) -> Option<usize> {
+        self.done.filter(|(_, finished)| !finished).map(|(index, _)| index)
+    }
+}
+
+/// A value of a committed offset that the prober saw.
+#[derive(Clone, Copy)]
+pub(super) struct Seen {
+    /// The record.
+    pub index: usize,
+    /// When, in virtual nanoseconds.
+    pub at: u64,
+    /// The offset.
+    pub offset: u64,
+}
+
+/// Everything sorted.
+pub(super) struct Facts<'a> {
+    groups: &'a [ConsumerGroup],
+    /// The messages.
+    pub sends: BTreeMap<MessageId, Sent<'a>>,
+    /// All deliveries in order.
+    pub all_deliveries: Vec<Delivery<'a>>,
+    /// Numbers of deliveries by group and message, in order.
+    by_message: BTreeMap<(&'a str, MessageId), Vec<usize>>,
+    /// Committed offsets by group and queue, in order.
+    pub commits: BTreeMap<(&'a str, QueueRef), Vec<Seen>>,
+    /// Records where a process died, was stopped or ended, by node.
+    pub downs: BTreeMap<NodeRef, Vec<(usize, u64, Down)>>,
+    /// Records where a consumer took over or gave up a queue, by node.
+    pub moves: BTreeMap<NodeRef, Vec<(usize, u64)>>,
+}
+
+impl<'a> Facts<'a> {
+    pub fn collect(scenario: &'a Scenario, history: &'a History) -> Facts<'a> {
+        let mut facts = Facts {
+            groups: &scenario.consumers,
+            sends: BTreeMap::new(),
+            all_deliveries: Vec::new(),
+            by_message: BTreeMap::new(),
+            commits: BTreeMap::new(),
+            downs: BTreeMap::new(),
+            moves: BTreeMap::new(),
+        };
+        // Listener calls that have not ended, by node, life, queue and offset.
+        let mut open = BTreeMap::new();
+        for (index, record) in history.records.iter().enumerate() {
+            let (node, life) = record.node.unwrap_or((NodeRef(u32::MAX), 0));
+            match &record.event {
+                Event::Deliver { message, queue, offset, look } => {
+                    open.insert((node, life, *queue, *offset), facts.all_deliveries.len());
+                    facts.delivered(
+                        history,
+                        Delivery { index, node, message: *message, queue: *queue, offset: *offset, look, done: None },
+                    );
+                }
+                Event::Ack(_, queue, offset) | Event::Nack(_, queue, offset) => {
+                    if let Some(delivery) = open.remove(&(node, life, *queue, *offset)) {
+                        let finished = matches!(record.event, Event::Ack(..));
+                        facts.all_deliveries[delivery].done = Some((index, finished));
+                    }
+                }
+                Event::Commit { group, queue, offset: Some(offset) } => {
+                    let seen = Seen { index, at: record.at, offset: *offset };
+                    facts.commits.entry((group.as_str(), *queue)).or_default().push(seen);
+                }
+                Event::NodeDown(how, _) => facts.downs.entry(node).or_default().push((index, record.at, *how)),
+                Event::Assign(_) | Event::Revoke(_) => facts.moves.entry(node).or_default().push((index, record.at)),
+                event => facts.sending(index, event),
+            }
+        }
+        facts
+    }
+
+    fn sending(&mut self, index: usize, event: &'a Event) {
+        match event {
+            Event::SendInvoke(message, look) => {
+                self.sends.insert(*message, Sent { invoke: index, look, stored: None, failed: None });
+            }
+            Event::SendOk(message, queue, offset, phy) => {
+                if let Some(sent) = self.sends.get_mut(message) {
+                    sent.stored = Some(Stored { ok: index, queue: *queue, offset: *offset, phy: *phy });
+                }
+            }
+            Event::SendFail(message, _) => {
+                if let Some(sent) = self.sends.get_mut(message) {
+                    sent.failed = Some(index);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn delivered(&mut self, history: &'a History, delivery: Delivery<'a>) {
+        if let Some(message) = delivery.message {
+            let group = group_of(history.node(delivery.node));
+            self.by_message.entry((group, message)).or_default().push(self.all_deliveries.len());
+        }
+        self.all_deliveries.push(delivery);
+    }
+
+    /// The groups that must finish a message of this look.
+    pub fn groups_that_want(&self, look: &Look) -> impl Iterator<Item = &'a str> {
+        let wants = move |group: &&ConsumerGroup| group.topic == look.topic && group.wants(Some(&look.tag));
+        self.groups.iter().filter(wants).map(|group| group.group.as_str()).collect::<Vec<_>>().into_iter()
+    }
+
+    /// The deliveries of a message to a group, in order.
+    pub fn deliveries(&self, group: &'a str, message: MessageId) -> impl Iterator<Item = &Delivery<'a>> {
+        let numbers = self.by_message.get(&(group, message)).map_or(&[][..], Vec::as_slice);
+        numbers.iter().map(|&number| &self.all_deliveries[number])
+    }
+
+    /// Whether a listener of the group has finished the message.
+    pub fn is_finished(&self, group: &'a str, message: MessageId) -> bool {
+        self.deliveries(group, message).any(|delivery| delivery.done.is_some_and(|(_, finished)| finished))
+    }
+
+    /// The crashes of a node (not its clean stops) between two records.
+    pub fn crashes_between(&self, node: NodeRef, from: usize, to: usize) -> impl Iterator<Item = (usize, u64, Down)> {
+        let downs = self.downs.get(&node).map_or(&[][..], Vec::as_slice);
+        downs.iter().copied().filter(move |(index, _, how)| (from..to).contains(index) && *how != Down::Stop)
+    }
+}
+
+/// The group part of `group/instance`.
+pub(super) fn group_of(node: &str) -> &str {
+    node.rsplit_once('/').map_or(node, |(group, _)| group)
+}

@@ -1,0 +1,302 @@
+use super::*;
+use crate::history::{Down, Look, Queue, Recorder};
+
+const SECOND: u64 = 1_000_000_000;
+
+/// A history written by hand. Time goes on by a millisecond per record, and by more where a test says so.
+struct Story {
+    scenario: Scenario,
+    recorder: Recorder,
+    at: std::cell::Cell<u64>,
+    lives: std::cell::RefCell<BTreeMap<String, u32>>,
+}
+
+fn queue(broker: &str) -> Queue {
+    Queue { topic: "orders".into(), broker: broker.into(), id: 0 }
+}
+
+fn message(n: u32) -> MessageId {
+    MessageId { producer: 0, n }
+}
+
+fn look(n: u32) -> Look {
+    Look { topic: "orders".into(), body_bytes: 100, crc: n, tag: String::new() }
+}
+
+impl Story {
+    /// One broker of this flush type, up.
+    fn of(flush: &str) -> Story {
+        let text = format!(
+            "format = 1\nactive = \"60s\"\n[[broker]]\nname = \"broker-a\"\n\
+             config = {{ flushDiskType = \"{flush}\", mappedFileSizeCommitLog = \"1KiB\" }}\n\
+             [[topic]]\nname = \"orders\"\n[[producer]]\ngroup = \"checkout\"\ntopic = \"orders\"\nrate = \"1/s\"\n\
+             [[consumer]]\ngroup = \"billing\"\ninstances = 2\nsubscribe = \"orders\"\n"
+        );
+        let story = Story {
+            scenario: Scenario::parse("x.toml", &text).unwrap(),
+            recorder: Recorder::new(None),
+            at: 0.into(),
+            lives: BTreeMap::new().into(),
+        };
+        story.up("broker-a/0").up("billing/0").up("billing/1")
+    }
+
+    fn event(&self, node: &str, build: impl FnOnce(&mut History) -> Event) -> &Story {
+        self.at.set(self.at.get() + 1_000_000);
+        let life = self.lives.borrow().get(node).copied().unwrap_or(1);
+        self.recorder.record(self.at.get(), Some((node, life)), build);
+        self
+    }
+
+    fn later(&self, seconds: u64) -> &Story {
+        self.at.set(self.at.get() + seconds * SECOND);
+        self
+    }
+
+    fn up(self, node: &str) -> Story {
+        self.restart(node);
+        self
+    }
+
+    fn restart(&self, node: &str) -> &Story {
+        *self.lives.borrow_mut().entry(node.to_owned()).or_default() += 1;
+        self.event(node, |_| Event::NodeUp)
+    }
+
+    fn invoke(&self, n: u32) -> &Story {
+        self.event("checkout/0", |_| Event::SendInvoke(message(n), look(n)))
+    }
+
+    /// Acknowledged at this queue offset; its record takes 100 bytes of the log from `offset * 100` on.
+    fn ok(&self, n: u32, offset: u64) -> &Story {
+        self.event("checkout/0", |history| {
+            Event::SendOk(message(n), history.intern_queue(queue("broker-a")), offset, Some(offset * 100))
+        })
+    }
+
+    fn append(&self, offset: u64) -> &Story {
+        self.event("broker-a/0", |_| Event::Append(offset * 100 + 100))
+    }
+
+    fn flush(&self, up_to_offset: u64) -> &Story {
+        self.event("broker-a/0", |_| Event::Flush(up_to_offset * 100))
+    }
+
+    fn send(&self, n: u32, offset: u64) -> &Story {
+        self.invoke(n).append(offset).ok(n, offset)
+    }
+
+    fn down(&self, node: &str, how: Down) -> &Story {
+        self.event(node, |_| Event::NodeDown(how, String::new()))
+    }
+
+    /// The broker comes back with its log cut to this offset.
+    fn recover(&self, offset: u64) -> &Story {
+        self.restart("broker-a/0").event("broker-a/0", |_| Event::Recover(offset * 100))
+    }
+
+    fn deliver_as(&self, node: &str, n: u32, offset: u64, look: Look) -> &Story {
+        self.event(node, |history| Event::Deliver {
+            message: Some(message(n)),
+            queue: history.intern_queue(queue("broker-a")),
+            offset,
+            look,
+        })
+    }
+
+    fn deliver(&self, node: &str, n: u32, offset: u64) -> &Story {
+        self.deliver_as(node, n, offset, look(n))
+    }
+
+    fn ack(&self, node: &str, n: u32, offset: u64) -> &Story {
+        self.event(node, |history| Event::Ack(Some(message(n)), history.intern_queue(queue("broker-a")), offset))
+    }
+
+    fn consume(&self, n: u32, offset: u64) -> &Story {
+        self.deliver("billing/0", n, offset).ack("billing/0", n, offset)
+    }
+
+    fn commit(&self, offset: u64) -> &Story {
+        self.event("probe/0", |history| Event::Commit {
+            group: "billing".into(),
+            queue: history.intern_queue(queue("broker-a")),
+            offset: Some(offset),
+        })
+    }
+
+    fn findings(&self) -> Findings {
+        let (history, _) = self.recorder.finish().unwrap();
+        check(&self.scenario, &history)
+    }
+
+    /// Names of the checkers that found something, with how often.
+    fn found(&self) -> Vec<(&'static str, u64)> {
+        let reports = self.findings().reports;
+        reports.iter().filter(|report| report.count > 0).map(|report| (report.checker, report.count)).collect()
+    }
+}
+
+#[test]
+fn a_legal_history_has_no_violations_and_opportunities_for_all() {
+    let story = Story::of("SYNC_FLUSH");
+    story.send(0, 0).flush(1).consume(0, 0).commit(1).send(1, 1).flush(2).consume(1, 1).commit(2);
+    story.event("probe/0", |_| Event::Converged);
+    let findings = story.findings();
+    for report in &findings.reports {
+        assert_eq!((report.checker, report.count), (report.checker, 0), "{:?}", report.violations);
+        assert!(report.opportunities > 0, "{}", report.checker);
+    }
+    let names: Vec<&str> = findings.reports.iter().map(|report| report.checker).collect();
+    assert_eq!(names, crate::scenario::CHECKERS);
+}
+
+#[test]
+fn a_message_that_is_there_and_was_never_finished_is_unread() {
+    let story = Story::of("SYNC_FLUSH");
+    story.send(0, 0).deliver("billing/0", 0, 0);
+    assert_eq!(story.found(), [("unread", 1)]);
+}
+
+#[test]
+fn a_durable_message_that_a_power_loss_took_is_lost() {
+    let story = Story::of("SYNC_FLUSH");
+    story.send(0, 0).flush(1).send(1, 1).down("broker-a/0", Down::PowerLoss).recover(1).consume(0, 0);
+    let findings = story.findings();
+    assert_eq!(findings.reports[0].count, 1, "{:?}", findings.reports);
+    assert_eq!(findings.missing, BTreeSet::from([("billing".to_owned(), message(1))]));
+    assert!(findings.legally_lost.is_empty());
+}
+
+#[test]
+fn a_cached_message_that_a_power_loss_took_is_legally_lost() {
+    let story = Story::of("ASYNC_FLUSH");
+    story.send(0, 0).flush(1).send(1, 1).down("broker-a/0", Down::PowerLoss).recover(1).consume(0, 0);
+    let findings = story.findings();
+    assert!(findings.reports.iter().all(|report| report.count == 0), "{:?}", findings.reports);
+    assert_eq!(findings.legally_lost.len(), 1);
+    assert_eq!(findings.counts["legally-lost"], 1);
+}
+
+#[test]
+fn a_cached_message_that_turned_durable_may_not_be_lost() {
+    let story = Story::of("ASYNC_FLUSH");
+    story.send(0, 0).send(1, 1).flush(2).down("broker-a/0", Down::PowerLoss).recover(1).consume(0, 0);
+    assert_eq!(story.found(), [("lost", 1)]);
+}
+
+#[test]
+fn a_kill_destroys_nothing() {
+    let story = Story::of("ASYNC_FLUSH");
+    story.send(0, 0).send(1, 1).down("broker-a/0", Down::Kill).recover(1).consume(0, 0);
+    assert_eq!(story.found(), [("lost", 1)]);
+}
+
+#[test]
+fn what_stands_where_a_lost_message_stood_is_not_lost_with_it() {
+    let story = Story::of("ASYNC_FLUSH");
+    story.send(0, 0).down("broker-a/0", Down::PowerLoss).recover(0).send(1, 0).consume(1, 0);
+    let findings = story.findings();
+    assert!(findings.reports.iter().all(|report| report.count == 0), "{:?}", findings.reports);
+    assert_eq!(findings.legally_lost.keys().collect::<Vec<_>>(), [&("billing".to_owned(), message(0))]);
+}
+
+#[test]
+fn an_acknowledgement_that_arrives_after_the_crash_counts_for_the_life_before() {
+    let story = Story::of("SYNC_FLUSH");
+    story.invoke(0).append(0).flush(1).down("broker-a/0", Down::PowerLoss).ok(0, 0).recover(0);
+    assert_eq!(story.found(), [("lost", 1)]);
+}
+
+#[test]
+fn a_message_of_a_deleted_file_is_legally_lost() {
+    let story = Story::of("SYNC_FLUSH");
+    story.send(0, 0).event("broker-a/0", |_| Event::Delete(0));
+    let findings = story.findings();
+    assert!(findings.reports.iter().all(|report| report.count == 0));
+    assert_eq!(findings.legally_lost.len(), 1);
+}
+
+#[test]
+fn what_was_not_sent_or_was_changed_is_a_phantom() {
+    let story = Story::of("SYNC_FLUSH");
+    story.consume(5, 0);
+    assert_eq!(story.found(), [("phantom", 1)]);
+    let story = Story::of("SYNC_FLUSH");
+    let changed = Look { crc: 9, ..look(0) };
+    story.send(0, 0).deliver_as("billing/0", 0, 0, changed).ack("billing/0", 0, 0);
+    assert_eq!(story.found(), [("phantom", 1)]);
+}
+
+#[test]
+fn a_second_delivery_needs_a_cause() {
+    let story = Story::of("SYNC_FLUSH");
+    story.send(0, 0).consume(0, 0).consume(0, 0);
+    assert_eq!(story.found(), [("dup-deliver", 1)]);
+}
+
+#[test]
+fn a_crash_or_a_queue_that_changed_hands_is_a_cause() {
+    let story = Story::of("SYNC_FLUSH");
+    story.send(0, 0).deliver("billing/0", 0, 0).down("billing/0", Down::Kill);
+    story.deliver("billing/1", 0, 0).ack("billing/1", 0, 0);
+    assert_eq!(story.found(), []);
+    let story = Story::of("SYNC_FLUSH");
+    story.send(0, 0).consume(0, 0).event("billing/1", |_| Event::Assign(1));
+    story.deliver("billing/1", 0, 0).ack("billing/1", 0, 0);
+    assert_eq!(story.found(), []);
+}
+
+#[test]
+fn no_cause_explains_a_delivery_below_what_was_committed_long_before() {
+    let story = Story::of("SYNC_FLUSH");
+    story.send(0, 0).consume(0, 0).commit(1).later(20).event("billing/1", |_| Event::Assign(1));
+    story.deliver("billing/1", 0, 0).ack("billing/1", 0, 0);
+    assert_eq!(story.found(), [("dup-deliver", 1)]);
+}
+
+#[test]
+fn a_higher_offset_for_the_earlier_message_breaks_the_order() {
+    let story = Story::of("SYNC_FLUSH");
+    story.invoke(0).append(0).append(1).ok(0, 1).invoke(1).ok(1, 0).consume(0, 1).consume(1, 0);
+    assert_eq!(story.found(), [("order-store", 1)]);
+}
+
+#[test]
+fn sends_that_overlap_may_take_any_order() {
+    let story = Story::of("SYNC_FLUSH");
+    story.invoke(0).invoke(1).append(0).append(1).ok(0, 1).ok(1, 0).consume(0, 1).consume(1, 0);
+    assert_eq!(story.found(), []);
+}
+
+#[test]
+fn a_committed_offset_may_not_go_back_without_a_crash() {
+    let story = Story::of("SYNC_FLUSH");
+    story.commit(5).later(20).commit(3);
+    assert_eq!(story.found(), [("commit-regress", 1)]);
+}
+
+#[test]
+fn a_crash_takes_committed_offsets_back_to_the_last_writing() {
+    let story = Story::of("SYNC_FLUSH");
+    story.commit(5).later(10).commit(8).down("broker-a/0", Down::Kill).recover(0).commit(5);
+    assert_eq!(story.found(), []);
+    let story = Story::of("SYNC_FLUSH");
+    story.commit(5).later(10).commit(8).down("broker-a/0", Down::Kill).recover(0).commit(4);
+    assert_eq!(story.found(), [("commit-regress", 1)]);
+}
+
+#[test]
+fn what_is_pending_at_the_end_is_stuck() {
+    let story = Story::of("SYNC_FLUSH");
+    story.event("probe/0", |_| Event::Pending("billing: 3 messages behind at orders/broker-a/0".into()));
+    assert_eq!(story.found(), [("stuck", 1)]);
+}
+
+#[test]
+fn a_long_history_is_checked_without_false_alarms() {
+    let story = Story::of("SYNC_FLUSH");
+    for n in 0..20_000 {
+        story.send(n, n.into()).flush(u64::from(n) + 1).consume(n, n.into()).commit(u64::from(n) + 1);
+    }
+    assert_eq!(story.found(), []);
+}
