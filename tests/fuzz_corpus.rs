@@ -29,7 +29,7 @@ macro_rules! targets {
     };
 }
 
-targets!(batch, properties, record, scenario, settings);
+targets!(batch, frame, properties, record, scenario, settings);
 
 fn replay(target: &str, check: fn(&[u8])) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(target);

@@ -4,6 +4,7 @@
 //! everyone who runs the tests runs them.
 
 pub mod batch;
+pub mod frame;
 pub mod properties;
 pub mod record;
 pub mod scenario;

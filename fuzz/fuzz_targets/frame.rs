@@ -1,0 +1,4 @@
+//! See `src/frame.rs` for what is checked.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| staticfire_fuzz::frame::check(data));
