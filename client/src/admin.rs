@@ -1,0 +1,152 @@
+//! A little administration: what tests and scenarios need.
+
+use std::{sync::Arc, time::Duration};
+
+use host::{Host, task::TaskGroup};
+use message::{OffsetMessageId, QueueOffset, StoredMessage};
+use remoting::{CreateTopicRequestHeader, Payload, Request, ViewMessageRequestHeader, body::TopicRouteData};
+
+use crate::{
+    config::ClientConfig,
+    core::{ClientCore, Role},
+    error::ClientError,
+    queue::MessageQueue,
+};
+
+/// For creating a topic.
+const CREATE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A topic to be created or changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TopicSpec {
+    /// Its name.
+    pub name: String,
+    /// Queues that give messages, on each broker.
+    pub read_queues: u32,
+    /// Queues that take messages, on each broker.
+    pub write_queues: u32,
+    /// Whether producers rely on the order of its queues.
+    pub order: bool,
+}
+
+impl TopicSpec {
+    /// A topic with as many queues to read as to write.
+    pub fn new(name: impl Into<String>, queues: u32) -> TopicSpec {
+        TopicSpec { name: name.into(), read_queues: queues, write_queues: queues, order: false }
+    }
+}
+
+/// Asks and changes what brokers hold.
+#[derive(Debug)]
+pub struct Admin {
+    core: Arc<ClientCore>,
+    /// Routes.
+    upkeep: TaskGroup,
+}
+
+impl Admin {
+    /// Starts an administration client. Name servers and brokers need not be there yet.
+    ///
+    /// # Errors
+    /// Whatever the start of a client reports.
+    ///
+    /// # Panics
+    /// Outside a node; see [`Host::current`].
+    pub async fn connect(config: ClientConfig) -> Result<Admin, ClientError> {
+        let (core, upkeep) = ClientCore::start(&Host::current(), config, Role::Admin).await?;
+        Ok(Admin { core, upkeep })
+    }
+
+    /// Creates or changes a topic on the broker at `addr`, a master.
+    ///
+    /// # Errors
+    /// [`ClientError::Invalid`] for an impossible name; the broker's refusal.
+    pub async fn create_topic_at(&self, addr: &str, spec: &TopicSpec) -> Result<(), ClientError> {
+        message::validate_topic(&spec.name).map_err(|error| ClientError::Invalid(error.to_string()))?;
+        let count = |queues: u32| i32::try_from(queues).unwrap_or(i32::MAX);
+        let header = CreateTopicRequestHeader {
+            topic: spec.name.clone(),
+            default_topic: "TBW102".to_owned(),
+            read_queue_nums: count(spec.read_queues),
+            write_queue_nums: count(spec.write_queues),
+            perm: 6,
+            topic_filter_type: "SINGLE_TAG".to_owned(),
+            topic_sys_flag: Some(0),
+            order: spec.order,
+            attributes: None,
+            force: None,
+        };
+        let request = Request::UpdateAndCreateTopic(header);
+        self.core.ask(addr, request, Payload::EMPTY, CREATE_TIMEOUT).await.map(drop)
+    }
+
+    /// Creates or changes a topic on every master that the name servers know, one after the other.
+    ///
+    /// # Errors
+    /// [`ClientError::NoRoute`] if no broker is known; the first broker that refuses.
+    pub async fn create_topic(&self, spec: &TopicSpec) -> Result<(), ClientError> {
+        let masters = self.core.masters().await?;
+        if masters.is_empty() {
+            return Err(ClientError::NoRoute { topic: spec.name.as_str().into() });
+        }
+        for addr in masters {
+            self.create_topic_at(&addr, spec).await?;
+        }
+        Ok(())
+    }
+
+    /// The route of a topic as a name server knows it now.
+    ///
+    /// # Errors
+    /// [`ClientError::NoRoute`] if none knows it.
+    pub async fn route(&self, topic: &str) -> Result<TopicRouteData, ClientError> {
+        self.core.fresh_route(&topic.into()).await
+    }
+
+    /// The first offset of a queue that is still there.
+    ///
+    /// # Errors
+    /// Those of asking its broker.
+    pub async fn min_offset(&self, queue: &MessageQueue) -> Result<QueueOffset, ClientError> {
+        self.core.min_offset(queue).await
+    }
+
+    /// One above the last offset of a queue.
+    ///
+    /// # Errors
+    /// Those of asking its broker.
+    pub async fn max_offset(&self, queue: &MessageQueue) -> Result<QueueOffset, ClientError> {
+        self.core.max_offset(queue).await
+    }
+
+    /// The offset that a group has committed for a queue, `None` if it has none.
+    ///
+    /// # Errors
+    /// Those of asking its broker.
+    pub async fn consumer_offset(&self, group: &str, queue: &MessageQueue) -> Result<Option<QueueOffset>, ClientError> {
+        self.core.query_offset(group, queue).await
+    }
+
+    /// The message that an offset message id stands for.
+    ///
+    /// # Errors
+    /// [`ClientError::Invalid`] if the id is none; the broker's refusal if it holds no message there.
+    pub async fn view_message(&self, topic: &str, offset_message_id: &str) -> Result<StoredMessage, ClientError> {
+        let id = OffsetMessageId::parse(offset_message_id).map_err(|error| ClientError::Invalid(error.to_string()))?;
+        let addr = id.store_host.to_string();
+        let header = ViewMessageRequestHeader {
+            topic: Some(topic.to_owned()),
+            offset: i64::try_from(id.phy.0).unwrap_or(i64::MAX),
+        };
+        let timeout = self.core.timing().request;
+        let answer = self.core.ask(&addr, Request::ViewMessageById(header), Payload::EMPTY, timeout).await?;
+        StoredMessage::decode(&mut answer.body.into_bytes())
+            .map_err(|error| ClientError::Codec { addr, reason: error.to_string() })
+    }
+
+    /// Ends. None of its tasks is left afterwards.
+    pub async fn shutdown(self) {
+        self.upkeep.shutdown().await;
+        self.core.close().await;
+    }
+}

@@ -1,0 +1,340 @@
+//! A queue that this member consumes: what it holds of it and how far it got.
+
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use host::time::Mono;
+use message::QueueOffset;
+use tokio::sync::{Notify, watch};
+
+use super::{
+    MessageView,
+    process_queue::{CacheLimits, ProcessQueue},
+};
+use crate::queue::MessageQueue;
+
+/// One assigned queue, from the round that added it to the round that drops it.
+///
+/// It owns the messages held, the position of the next pull and the offset to commit. A generation ends when the queue
+/// is dropped or its position is corrected; whatever belongs to an earlier generation changes nothing any more.
+pub(crate) struct OwnedQueue {
+    pub(crate) queue: MessageQueue,
+    /// Leaf lock: nothing else is locked while it is held.
+    inner: Mutex<Inner>,
+    /// Broker to pull from next, as the last answer suggested; 0 is the master.
+    pub(crate) pull_from: AtomicU64,
+    /// Woken when messages leave the cache, so that a paused pull looks again.
+    pub(crate) room: Notify,
+    /// The generation as those see it who wait for its end; `None` once the queue was dropped.
+    life: watch::Sender<Option<Generation>>,
+}
+
+/// Counts the lives of an owned queue, from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Generation(u64);
+
+/// What to pull next.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NextPull {
+    pub(crate) generation: Generation,
+    pub(crate) position: QueueOffset,
+    /// Whether the position was corrected and must be committed before anything is pulled from it.
+    pub(crate) commit_first: bool,
+}
+
+struct Inner {
+    cache: ProcessQueue<MessageView>,
+    generation: Generation,
+    dropped: bool,
+    position: QueueOffset,
+    commit_first: bool,
+    /// Where the group goes on: every message below is finished. `None` until that is known.
+    consume_offset: Option<QueueOffset>,
+    /// What the broker is known to have stored for the group.
+    committed: Option<QueueOffset>,
+    last_pull: Mono,
+    last_consume_ms: i64,
+    /// Highest offset of the queue that the broker told of.
+    broker_max: Option<QueueOffset>,
+}
+
+/// What a person wants to know about one queue of a running consumer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueueProgress {
+    /// The queue.
+    pub queue: MessageQueue,
+    /// Messages that were pulled and are not finished.
+    pub cached: usize,
+    /// Their bytes.
+    pub cached_bytes: u64,
+    /// The lowest and the highest offset of them.
+    pub cached_bounds: Option<(QueueOffset, QueueOffset)>,
+    /// The next message to consume after a restart, as known here; `None` until anything was consumed.
+    pub consume_offset: Option<QueueOffset>,
+    /// The same as the broker has acknowledged it.
+    pub committed: Option<QueueOffset>,
+    /// Messages between `consume_offset` and the end of the queue at the last pull.
+    pub lag: Option<u64>,
+    /// When it was pulled last.
+    pub last_pull: Mono,
+    /// When a listener finished last, in wall-clock milliseconds; 0 for never.
+    pub last_consume_ms: i64,
+}
+
+impl OwnedQueue {
+    /// A queue that is pulled from `position`, which is what the broker has stored or what stands in for it.
+    pub(crate) fn new(
+        queue: MessageQueue,
+        position: QueueOffset,
+        stored: Option<QueueOffset>,
+        now: Mono,
+    ) -> OwnedQueue {
+        let generation = Generation(1);
+        OwnedQueue {
+            queue,
+            inner: Mutex::new(Inner {
+                cache: ProcessQueue::default(),
+                generation,
+                dropped: false,
+                position,
+                commit_first: false,
+                consume_offset: stored,
+                committed: stored,
+                last_pull: now,
+                last_consume_ms: 0,
+                broker_max: None,
+            }),
+            pull_from: AtomicU64::new(0),
+            room: Notify::new(),
+            life: watch::Sender::new(Some(generation)),
+        }
+    }
+
+    /// What to pull next, `None` once the queue was dropped.
+    pub(crate) fn next_pull(&self) -> Option<NextPull> {
+        let inner = self.lock();
+        let Inner { generation, position, commit_first, .. } = *inner;
+        (!inner.dropped).then_some(NextPull { generation, position, commit_first })
+    }
+
+    /// Whether `generation` is the current one and the queue was not dropped.
+    pub(crate) fn is_current(&self, generation: Generation) -> bool {
+        self.lock().is(generation)
+    }
+
+    /// Resolves when `generation` has ended.
+    pub(crate) async fn until_ended(&self, generation: Generation) {
+        // The sender lives as long as `self`, so waiting cannot fail.
+        let _ = self.life.subscribe().wait_for(|life| *life != Some(generation)).await;
+    }
+
+    /// Resolves when the queue was dropped.
+    pub(crate) async fn until_dropped(&self) {
+        // As above.
+        let _ = self.life.subscribe().wait_for(Option::is_none).await;
+    }
+
+    /// Takes pulled messages in and goes on from `next`; gives back those that were not held yet. Nothing for an old
+    /// generation.
+    pub(crate) fn put(
+        &self,
+        generation: Generation,
+        messages: Vec<Arc<MessageView>>,
+        next: QueueOffset,
+    ) -> Vec<Arc<MessageView>> {
+        let mut inner = self.lock();
+        if !inner.is(generation) {
+            return Vec::new();
+        }
+        inner.position = next;
+        let mut fresh = messages;
+        fresh.retain(|message| inner.cache.put(message.queue_offset(), message.size_bytes(), Arc::clone(message)));
+        fresh
+    }
+
+    /// Notes that a listener begins with these messages; gives back those that are still to be consumed.
+    pub(crate) fn start(
+        &self,
+        generation: Generation,
+        messages: Vec<Arc<MessageView>>,
+        now: Mono,
+    ) -> Vec<Arc<MessageView>> {
+        let mut inner = self.lock();
+        if !inner.is(generation) {
+            return Vec::new();
+        }
+        let mut due = messages;
+        due.retain(|message| inner.cache.start(message.queue_offset(), now));
+        due
+    }
+
+    /// Whether a message is still held by this generation.
+    pub(crate) fn holds(&self, generation: Generation, offset: QueueOffset) -> bool {
+        let inner = self.lock();
+        inner.is(generation) && inner.cache.contains(offset)
+    }
+
+    /// Replaces a message that will be consumed again; false if it is not held any more.
+    pub(crate) fn again(&self, generation: Generation, message: &Arc<MessageView>) -> bool {
+        let mut inner = self.lock();
+        let offset = message.queue_offset();
+        let held = inner.is(generation) && inner.cache.contains(offset);
+        if held {
+            inner.cache.again(offset, Arc::clone(message));
+        }
+        held
+    }
+
+    /// Finishes messages and raises the offset to commit.
+    pub(crate) fn finish(&self, generation: Generation, offsets: &[QueueOffset], wall_ms: i64) {
+        let mut inner = self.lock();
+        if !inner.is(generation) {
+            return;
+        }
+        if let Some(next) = inner.cache.remove(offsets.iter().copied()) {
+            inner.raise(next);
+        }
+        inner.last_consume_ms = wall_ms;
+        drop(inner);
+        self.room.notify_one();
+    }
+
+    /// Raises the offset to commit beyond messages that are not finished. Only the planted bug does that.
+    pub(crate) fn raise_early(&self, next: QueueOffset) {
+        self.lock().raise(next);
+    }
+
+    /// Nothing is wanted up to `next`: pulling goes on there, and with an empty cache all of it is finished.
+    pub(crate) fn caught_up(&self, generation: Generation, next: QueueOffset) {
+        let mut inner = self.lock();
+        if inner.is(generation) {
+            inner.position = next;
+            if inner.cache.is_empty() {
+                inner.raise(next);
+            }
+        }
+    }
+
+    /// Begins a new generation at a corrected position, which is committed before the next pull. Messages held are
+    /// forgotten; listeners that run finish without effect.
+    pub(crate) fn correct(&self, position: QueueOffset) {
+        let mut inner = self.lock();
+        if inner.dropped {
+            return;
+        }
+        inner.cache = ProcessQueue::default();
+        inner.generation = Generation(inner.generation.0 + 1);
+        inner.position = position;
+        inner.commit_first = true;
+        inner.consume_offset = Some(position);
+        inner.committed = None;
+        let generation = inner.generation;
+        drop(inner);
+        self.life.send_replace(Some(generation));
+    }
+
+    /// Ends the last generation. Gives back the offset to commit, if there is any.
+    pub(crate) fn drop_queue(&self) -> Option<QueueOffset> {
+        let mut inner = self.lock();
+        inner.dropped = true;
+        inner.cache = ProcessQueue::default();
+        let offset = inner.consume_offset;
+        drop(inner);
+        self.life.send_replace(None);
+        offset
+    }
+
+    /// Whether the cache has room for another pull.
+    pub(crate) fn has_room(&self, limits: &CacheLimits) -> bool {
+        self.lock().cache.limit_hit(limits).is_none()
+    }
+
+    /// The lowest message, if its listener has been running for more than `limit`.
+    pub(crate) fn overdue(&self, now: Mono, limit: Duration) -> Option<(Generation, Arc<MessageView>)> {
+        let inner = self.lock();
+        if inner.dropped {
+            return None;
+        }
+        inner.cache.overdue(now, limit).map(|message| (inner.generation, message))
+    }
+
+    /// The offset to commit now, above 0, for a pull to carry along.
+    pub(crate) fn offset_to_carry(&self) -> Option<QueueOffset> {
+        self.lock().consume_offset.filter(|offset| offset.0 > 0)
+    }
+
+    /// The offset to commit, if it differs from what is stored or if `all` shall be sent again.
+    pub(crate) fn offset_to_commit(&self, all: bool) -> Option<(Generation, QueueOffset)> {
+        let inner = self.lock();
+        let offset = inner.consume_offset.filter(|_| all || inner.consume_offset != inner.committed)?;
+        (!inner.dropped).then_some((inner.generation, offset))
+    }
+
+    /// Notes that the broker has stored an offset.
+    pub(crate) fn committed(&self, generation: Generation, offset: QueueOffset) {
+        let mut inner = self.lock();
+        if inner.is(generation) {
+            inner.committed = Some(offset);
+            inner.commit_first = false;
+        }
+    }
+
+    /// Notes a pull.
+    pub(crate) fn pulled(&self, now: Mono) {
+        self.lock().last_pull = now;
+    }
+
+    /// Notes where a pull is answered best and how far the queue reaches.
+    pub(crate) fn heard(&self, suggested_broker: u64, broker_max: QueueOffset) {
+        self.pull_from.store(suggested_broker, Ordering::Relaxed);
+        self.lock().broker_max = Some(broker_max);
+    }
+
+    /// When it was pulled last.
+    pub(crate) fn last_pull(&self) -> Mono {
+        self.lock().last_pull
+    }
+
+    /// A snapshot for people.
+    pub(crate) fn progress(&self) -> QueueProgress {
+        let inner = self.lock();
+        let lag = inner.broker_max.zip(inner.consume_offset).map(|(max, offset)| max.0.saturating_sub(offset.0));
+        QueueProgress {
+            queue: self.queue.clone(),
+            cached: inner.cache.len(),
+            cached_bytes: inner.cache.bytes(),
+            cached_bounds: inner.cache.bounds(),
+            consume_offset: inner.consume_offset,
+            committed: inner.committed,
+            lag,
+            last_pull: inner.last_pull,
+            last_consume_ms: inner.last_consume_ms,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    /// Whether `generation` is the current one and the queue was not dropped.
+    fn is(&self, generation: Generation) -> bool {
+        !self.dropped && self.generation == generation
+    }
+
+    fn raise(&mut self, next: QueueOffset) {
+        self.consume_offset = self.consume_offset.max(Some(next));
+    }
+}
+
+impl std::fmt::Debug for OwnedQueue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "OwnedQueue({})", self.queue)
+    }
+}

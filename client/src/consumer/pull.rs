@@ -1,0 +1,164 @@
+//! The pull loop of one owned queue.
+//!
+//! At most one pull of a queue is on its way. The broker holds it until there is something to say, so a loop without
+//! pauses is no busy loop. Source: `spec/client.md` 5.
+
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use message::{CompressionError, QueueOffset, StoredMessage};
+use remoting::ResponseCode;
+use tracing::{debug, warn};
+
+use super::{
+    Context, Filter, MessageView,
+    owned_queue::{NextPull, OwnedQueue},
+};
+use crate::{
+    core::{PullCall, PullOutcome},
+    error::ClientError,
+};
+
+/// From taking a queue over to its first pull, so that the heartbeat with the new subscription comes first.
+const FIRST_PULL_DELAY: Duration = Duration::from_millis(500);
+
+/// After an answer that asks for patience (flow control).
+const FLOW_CONTROL_DELAY: Duration = Duration::from_millis(20);
+
+/// A pull that waits for room or for the consumer to go on counts as alive and looks again after this.
+const WAIT_STEP: Duration = Duration::from_secs(10);
+
+/// For the commit of a corrected position.
+const CORRECTION_COMMIT_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Pulls a queue until it is dropped.
+pub(crate) async fn run(context: Arc<Context>, owned: Arc<OwnedQueue>) {
+    let host = context.core.host();
+    host::select! {
+        () = owned.until_dropped() => return,
+        () = host.sleep(FIRST_PULL_DELAY) => {}
+    }
+    while let Some(next) = owned.next_pull() {
+        owned.pulled(host.now());
+        let pause = host::select! {
+            () = owned.until_ended(next.generation) => Duration::ZERO,
+            pause = turn(&context, &owned, next) => pause,
+        };
+        if !pause.is_zero() {
+            host::select! {
+                () = owned.until_dropped() => return,
+                () = host.sleep(pause) => {}
+            }
+        }
+    }
+}
+
+/// One turn of the loop; gives back the pause before the next. Dropped half-way when the generation ends: then its
+/// answer would mean nothing.
+async fn turn(context: &Arc<Context>, owned: &Arc<OwnedQueue>, next: NextPull) -> Duration {
+    let Context { core, member, .. } = &**context;
+    let retry = core.timing().pull_retry;
+    if !ready(context, owned).await {
+        return Duration::ZERO;
+    }
+    if next.commit_first {
+        let group = &member.settings.group;
+        let committed = core.commit_offset(group, &owned.queue, next.position, CORRECTION_COMMIT_TIMEOUT).await;
+        return match committed {
+            Ok(()) => {
+                owned.committed(next.generation, next.position);
+                Duration::ZERO
+            }
+            Err(error) => {
+                warn!(queue = %owned.queue, %error, "corrected position not committed");
+                retry
+            }
+        };
+    }
+    let Some(subscription) = member.subscription(&owned.queue.topic) else { return retry };
+    let call = PullCall {
+        group: &member.settings.group,
+        queue: &owned.queue,
+        position: next.position,
+        max_messages: member.settings.pull_batch,
+        commit: owned.offset_to_carry(),
+        subscription_version: subscription.version,
+        broker_id: owned.pull_from.load(Ordering::Relaxed),
+    };
+    match core.pull(call).await {
+        Ok(answer) => {
+            owned.heard(answer.suggested_broker, answer.max_offset);
+            match answer.outcome {
+                PullOutcome::Found(messages) => match wanted(messages, owned, &subscription.filter) {
+                    Ok(messages) => {
+                        take_in(context, owned, next, messages, answer.next_offset);
+                        Duration::ZERO
+                    }
+                    Err(error) => {
+                        warn!(queue = %owned.queue, %error, "a message cannot be read; the queue stands still");
+                        retry
+                    }
+                },
+                PullOutcome::NothingNew => {
+                    owned.caught_up(next.generation, answer.next_offset);
+                    Duration::ZERO
+                }
+                PullOutcome::OffsetIllegal => {
+                    warn!(queue = %owned.queue, from = ?next.position, to = ?answer.next_offset, "position corrected");
+                    owned.correct(answer.next_offset);
+                    // The broker refuses the very position that it proposed: asking at once again would not end.
+                    if answer.next_offset == next.position { retry } else { Duration::ZERO }
+                }
+            }
+        }
+        Err(ClientError::Broker { code: ResponseCode::FLOW_CONTROL, .. }) => FLOW_CONTROL_DELAY,
+        Err(error) => {
+            debug!(queue = %owned.queue, %error, "pull failed");
+            retry
+        }
+    }
+}
+
+/// Waits until the consumer is not paused and the cache has room. False: look again, to show that the loop is alive.
+async fn ready(context: &Context, owned: &OwnedQueue) -> bool {
+    let Context { core, member, .. } = context;
+    let waiting = async {
+        member.until_resumed().await;
+        loop {
+            let room = owned.room.notified();
+            if owned.has_room(&member.settings.limits) {
+                return;
+            }
+            room.await;
+        }
+    };
+    core.host().timeout(WAIT_STEP, waiting).await.is_ok()
+}
+
+/// The messages that the subscription asks for. The broker compares hashes of tags only.
+fn wanted(
+    messages: Vec<StoredMessage>,
+    owned: &OwnedQueue,
+    filter: &Filter,
+) -> Result<Vec<Arc<MessageView>>, CompressionError> {
+    let is_wanted = |stored: &StoredMessage| filter.wants(stored.message.tags());
+    let read = |stored| MessageView::pulled(stored, &owned.queue).map(Arc::new);
+    messages.into_iter().filter(is_wanted).map(read).collect()
+}
+
+/// Hands pulled messages to the listener.
+fn take_in(
+    context: &Context,
+    owned: &Arc<OwnedQueue>,
+    next: NextPull,
+    messages: Vec<Arc<MessageView>>,
+    next_offset: QueueOffset,
+) {
+    let member = &context.member;
+    let fresh = owned.put(next.generation, messages, next_offset);
+    if !fresh.is_empty() {
+        member.backlog.submit(owned, next.generation, &fresh, member.settings.batch_size.get());
+    }
+}
