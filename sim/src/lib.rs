@@ -22,4 +22,8 @@ pub mod scenario;
 pub mod seed;
 pub mod stand;
 
+mod clock;
+mod machine;
+mod side;
+mod timer;
 mod world;

@@ -8,17 +8,32 @@ use std::{collections::BTreeSet, future::Future, net::Ipv4Addr, ops::Range, sync
 use host::Host;
 
 use crate::{
-    disk::{CrashReport, Disk, Durability, Survival, Timing},
-    net::{Impairment, ImpairmentId, NetConfig},
-    seed::Seeds,
-    world::World,
+    clock::NodeClock,
+    disk::{CrashReport, Disk, DiskSettings, Durability, Survival, Timing},
+    net::{Impairment, ImpairmentId, ImpairmentKind, NetConfig},
+    seed::{Seeds, name_hash},
+    stand::node::Node,
+    timer::{Timer, TimerClock},
+    world::{World, nanos},
 };
 
-pub use crate::world::Side;
+pub(crate) mod node;
+
+mod run;
+mod stamp;
+
+pub use crate::side::Side;
+pub use run::run;
+pub use stamp::Stamp;
 
 /// A node of the stand: its ordinal, in the order of adding, from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub u32);
+
+impl NodeId {
+    /// Stands for the supervisor and the network itself in the side hash.
+    pub const NONE: NodeId = NodeId(u32::MAX);
+}
 
 /// What a run starts from.
 #[derive(Debug, Clone)]
@@ -123,8 +138,10 @@ pub struct Run<T> {
     pub ended: Ended<T>,
     /// Virtual time that passed.
     pub elapsed: Duration,
-    /// How many polls of tasks it took.
+    /// How many polls of tasks of nodes it took.
     pub polls: u64,
+    /// How many segments the network carried.
+    pub segments: u64,
     /// The cheap events.
     pub side: SideReport,
 }
@@ -174,6 +191,15 @@ pub struct NodeSpec {
     pub timing: Timing,
 }
 
+impl NodeSpec {
+    /// A node with a 2 GiB SSD that promises no more than POSIX does.
+    #[must_use]
+    pub fn new(name: impl Into<String>, ip: Ipv4Addr) -> NodeSpec {
+        let (durability, timing) = (Durability::default(), Timing::default());
+        NodeSpec { name: name.into(), ip, disk_bytes: 2 << 30, durability, timing }
+    }
+}
+
 /// Whether a node runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NodeStatus {
@@ -219,22 +245,6 @@ impl StopSignal {
     }
 }
 
-/// Simulates until the supervisor ends, on a fresh thread, and then ends every node.
-///
-/// From the first call on the real machine is closed for this process ([`host::real::forbid`]).
-///
-/// # Panics
-/// If the supervisor panics: with the same panic, after the nodes were ended.
-pub fn run<T, S, F>(config: StandConfig, observer: Arc<dyn Observer>, supervisor: S) -> Run<T>
-where
-    T: Send + 'static,
-    S: FnOnce(Stand) -> F + Send + 'static,
-    F: Future<Output = T> + 'static,
-{
-    let _ = (config, observer, supervisor);
-    todo!()
-}
-
 /// The operator's handle of a running simulation. Cheap to clone. All times are true time.
 #[derive(Clone)]
 pub struct Stand {
@@ -252,8 +262,11 @@ pub enum NodeError {
     BadAddress(Ipv4Addr),
 }
 
-#[expect(unused_variables, reason = "signatures first")]
 impl Stand {
+    pub(crate) fn of(world: &Arc<World>) -> Stand {
+        Stand { world: Arc::clone(world) }
+    }
+
     // ---- time, for the supervisor ----
 
     /// Time since the run began.
@@ -264,29 +277,35 @@ impl Stand {
 
     /// Ends after `duration`.
     pub async fn sleep(&self, duration: Duration) {
-        todo!()
+        Timer::new(&self.world, TimerClock::True, self.world.now().saturating_add(nanos(duration))).await;
     }
 
     /// Ends at `at`; at once if that has passed.
     pub async fn sleep_until(&self, at: Duration) {
-        todo!()
+        Timer::new(&self.world, TimerClock::True, nanos(at)).await;
     }
 
-    /// Starts a task of the supervisor. It belongs to no node, and is dropped when the run ends.
-    pub fn spawn(&self, name: &'static str, future: impl Future<Output = ()> + Send + 'static) {
-        todo!()
+    /// Starts a task of the supervisor. It belongs to no node, and is dropped when the run ends. A panic in it ends
+    /// the run as one of the supervisor does.
+    pub fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) {
+        run::spawn(&self.world, future);
     }
 
     /// The seeds of the run.
     #[must_use]
     pub fn seeds(&self) -> &Seeds {
-        self.world.seeds()
+        &self.world.seeds
     }
 
     /// Hash and number of the cheap events so far.
     #[must_use]
     pub fn side_hash(&self) -> (u128, u64) {
-        todo!()
+        self.world.with(|core, _| (core.side.hash(), core.side.count()))
+    }
+
+    /// Whether `host::buggify!` may say yes from now on.
+    pub fn set_buggify(&self, enabled: bool) {
+        self.world.set_buggify(enabled);
     }
 
     // ---- nodes ----
@@ -296,36 +315,61 @@ impl Stand {
     /// # Errors
     /// [`NodeError`] if name or address are taken.
     pub fn add_node(&self, spec: NodeSpec) -> Result<NodeId, NodeError> {
-        todo!()
+        let mut nodes = self.world.nodes();
+        if nodes.iter().any(|node| *node.name == spec.name) {
+            return Err(NodeError::NameTaken(spec.name));
+        }
+        let unusable = spec.ip.is_loopback() || spec.ip.is_unspecified() || spec.ip.is_multicast();
+        if unusable || nodes.iter().any(|node| node.ip == spec.ip) {
+            return Err(NodeError::BadAddress(spec.ip));
+        }
+        let id = NodeId(u32::try_from(nodes.len()).expect("fewer than 2^32 nodes fit into memory"));
+        let executor = self.world.executor.create_node().name(spec.name.as_str()).ip(spec.ip.into()).build().id();
+        let settings = DiskSettings::new(self.world.seeds.disk, name_hash(&spec.name), spec.disk_bytes);
+        let disk = Disk::new(DiskSettings { durability: spec.durability, timing: spec.timing, ..settings });
+        let clock = NodeClock::new(self.world.now(), self.true_wall_ns());
+        nodes.push(Arc::new(Node::new(id, &spec.name, spec.ip, disk, clock, executor)));
+        drop(nodes);
+        self.world.with(|core, now| core.net(now).0.add_host(&spec.name, spec.ip));
+        Ok(id)
     }
 
     /// The node of this name.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<NodeId> {
-        todo!()
+        self.world.nodes().iter().find(|node| *node.name == *name).map(|node| node.id)
+    }
+
+    /// All nodes, in the order of adding.
+    #[must_use]
+    pub fn nodes(&self) -> Vec<NodeId> {
+        self.world.nodes().iter().map(|node| node.id).collect()
     }
 
     /// The name of a node.
+    ///
+    /// # Panics
+    /// If it is not a node of this stand; so all methods that take one.
     #[must_use]
     pub fn name(&self, node: NodeId) -> Arc<str> {
-        todo!()
+        Arc::clone(&self.world.node(node).name)
     }
 
     /// The address of a node.
     #[must_use]
     pub fn ip(&self, node: NodeId) -> Ipv4Addr {
-        todo!()
+        self.world.node(node).ip
     }
 
     /// Whether it runs.
     #[must_use]
     pub fn status(&self, node: NodeId) -> NodeStatus {
-        todo!()
+        self.world.node(node).status()
     }
 
-    /// Lets `host::Host::resolve` know a name.
+    /// Lets `host::Host::resolve` know a name. Otherwise it knows `localhost` and addresses only.
     pub fn name_address(&self, name: &str, ip: Ipv4Addr) {
-        todo!()
+        self.world.with(|core, now| core.net(now).0.name_address(name, ip));
     }
 
     /// Starts a process on the node, with power on if it was lost. A process that is running is killed first.
@@ -337,7 +381,9 @@ impl Stand {
         P: Fn(Host, StopSignal) -> F + Send + Sync + 'static,
         F: Future<Output = Result<(), String>> + Send + 'static,
     {
-        todo!()
+        let node = self.world.node(node);
+        node.set_program(Arc::new(move |host, signal| Box::pin(program(host, signal))));
+        self.world.start_life(&node);
     }
 
     /// Starts the program of the last [`start`](Stand::start) again, as a new life.
@@ -345,55 +391,79 @@ impl Stand {
     /// # Panics
     /// If the node was never started.
     pub fn restart(&self, node: NodeId) {
-        todo!()
+        self.world.start_life(&self.world.node(node));
     }
 
     /// Kills the process. The kernel closes its sockets and keeps its files. Nothing happens to a node that is down.
     pub fn kill(&self, node: NodeId) {
-        todo!()
+        if let Some(life) = self.world.node(node).life() {
+            self.world.end_life(&life);
+        }
     }
 
     /// Asks the process to stop, and kills it after `grace`. A paused process is resumed first.
     pub async fn stop(&self, node: NodeId, grace: Duration) -> Stopped {
-        todo!()
+        self.world.stop(&self.world.node(node), grace).await
+    }
+
+    /// Ends when the process that runs now has ended, for whatever reason; at once if none runs.
+    pub async fn ended(&self, node: NodeId) {
+        let node = self.world.node(node);
+        if let Some(life) = node.life() {
+            node.ended(&life).await;
+        }
     }
 
     /// Takes the power from nodes at one moment: no socket says goodbye, and the disks lose by `survival`, which is
-    /// drawn if `None`. Tells what each disk lost, in the order of `nodes`.
-    pub fn power_loss(&self, nodes: &[NodeId], survival: Option<Survival>) -> Vec<CrashReport> {
-        todo!()
+    /// drawn if `None`. `crash` keys the draws: a number (or hashed name) of this power loss, unique in the run. Tells
+    /// what each disk lost, in the order of `nodes`.
+    pub fn power_loss(&self, nodes: &[NodeId], survival: Option<Survival>, crash: u64) -> Vec<CrashReport> {
+        nodes.iter().map(|&node| self.world.cut_power(&self.world.node(node), survival, crash)).collect()
     }
 
     /// Stops the process without its noticing. Its kernel goes on: connections stay, and buffers fill.
     pub fn pause(&self, node: NodeId) {
-        todo!()
+        self.world.pause(&self.world.node(node));
     }
 
     /// Lets it go on.
     pub fn resume(&self, node: NodeId) {
-        todo!()
+        self.world.resume(&self.world.node(node));
     }
 
     // ---- network ----
 
     /// Puts an impairment into effect.
     pub fn impair(&self, impairment: Impairment) -> ImpairmentId {
-        todo!()
+        // Both must exist.
+        let _ = (self.world.node(impairment.from), self.world.node(impairment.to));
+        self.world.with(|core, now| core.net(now).0.impair(impairment))
     }
 
     /// Cuts both directions between two nodes, dropping segments.
     pub fn cut(&self, a: NodeId, b: NodeId) -> [ImpairmentId; 2] {
-        todo!()
+        [(a, b), (b, a)].map(|(from, to)| self.impair(Impairment { from, to, port: None, kind: ImpairmentKind::Drop }))
     }
 
     /// Ends an impairment. Nothing happens if it has ended.
     pub fn lift(&self, id: ImpairmentId) {
-        todo!()
+        self.world.with(|core, now| {
+            let (net, mut io) = core.net(now);
+            net.lift(id, &mut io);
+        });
     }
 
     /// Ends all impairments.
     pub fn lift_all(&self) {
-        todo!()
+        for id in self.world.with(|core, now| core.net(now).0.impairments()) {
+            self.lift(id);
+        }
+    }
+
+    /// How many connections exist, those that are being opened or closed included.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.world.with(|core, now| core.net(now).0.connections())
     }
 
     // ---- clocks and disks ----
@@ -401,27 +471,50 @@ impl Stand {
     /// The node's wall clock, in milliseconds since 1970.
     #[must_use]
     pub fn wall_ms(&self, node: NodeId) -> i64 {
-        todo!()
+        self.world.node(node).wall_ms(self.world.now())
     }
 
-    /// Sets the wall clock to true wall time plus `offset_ms`, by a step.
+    /// What the wall clocks would show if they were right.
+    #[must_use]
+    pub fn true_wall_ms(&self) -> i64 {
+        self.true_wall_ns().div_euclid(1_000_000)
+    }
+
+    /// Sets the wall clock to true wall time plus `offset_ms`, by a step. Timers do not notice.
     pub fn set_skew(&self, node: NodeId, offset_ms: i64) {
-        todo!()
+        let wall = self.true_wall_ns().saturating_add(offset_ms.saturating_mul(1_000_000));
+        self.world.node(node).with_clock(|clock| clock.set_wall(self.world.now(), wall));
     }
 
-    /// Moves the wall clock by `delta_ms` at once.
+    /// Moves the wall clock by `delta_ms` at once. Timers do not notice.
     pub fn step_wall(&self, node: NodeId, delta_ms: i64) {
-        todo!()
+        let delta = delta_ms.saturating_mul(1_000_000);
+        self.world.node(node).with_clock(|clock| clock.step_wall(self.world.now(), delta));
     }
 
-    /// Lets both clocks of the node run fast (or slow, if negative) from now on, by parts per million.
+    /// Lets both clocks of the node run fast (or slow, if negative) from now on, by parts per million. Timers that run
+    /// move with them.
+    ///
+    /// # Panics
+    /// At -1,000,000 and below: no clock stands still or goes back.
     pub fn set_drift(&self, node: NodeId, ppm: i32) {
-        todo!()
+        let node = self.world.node(node);
+        node.with_clock(|clock| clock.set_rate(self.world.now(), i64::from(ppm) * 1_000));
+        self.world.with(|core, _| {
+            for (slot, deadline) in core.agenda.timers_of(node.id) {
+                core.agenda.move_timer(slot, node.true_time_of(deadline), Some((node.id, deadline)));
+            }
+        });
     }
 
     /// The disk of a node, for filling it, slowing it down and looking at it.
     #[must_use]
     pub fn disk(&self, node: NodeId) -> Disk {
-        todo!()
+        self.world.node(node).disk.clone()
+    }
+
+    fn true_wall_ns(&self) -> i64 {
+        let passed = i64::try_from(self.world.now()).unwrap_or(i64::MAX);
+        self.world.wall_start_ms.saturating_mul(1_000_000).saturating_add(passed)
     }
 }

@@ -1,77 +1,364 @@
-//! What every simulated part of a machine shares: true time, events at a time, the side hash, who is alive.
+//! What all parts of a run share: true time, the agenda, the side hash, and the one task that drives them.
+//!
+//! madsim gives the executor and the virtual clock. Its own timers last at least 1 ms and cannot be cancelled, so only
+//! the driver uses them: it orders one wake-up for the earliest entry of our [`Agenda`].
 
 use std::{
+    any::Any,
+    collections::{BTreeMap, BTreeSet},
     future::Future,
     pin::Pin,
-    task::{Context, Poll},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll, Waker},
+    time::Duration,
 };
 
-use crate::{seed::Seeds, stand::NodeId};
+use madsim::{
+    runtime::{Handle, NodeHandle},
+    time::TimeHandle,
+};
+use tokio::sync::Notify;
 
-/// One run. Parts keep an `Arc` of it; it is emptied when the run ends.
-pub(crate) struct World {}
+use crate::{
+    net::Net,
+    seed::Seeds,
+    side::{Side, SideHash},
+    stand::{NodeId, Observer, StandConfig, node::Node},
+};
+
+pub(crate) mod agenda;
+
+use agenda::{Agenda, Due};
+
+/// One run.
+pub(crate) struct World {
+    pub(crate) seeds: Seeds,
+    pub(crate) mutants: BTreeSet<String>,
+    buggify: AtomicBool,
+    pub(crate) wall_start_ms: i64,
+    pub(crate) observer: Arc<dyn Observer>,
+    pub(crate) executor: Handle,
+    /// Where tasks of the supervisor run.
+    pub(crate) operator: NodeHandle,
+    time: TimeHandle,
+    polls_per_second_max: u64,
+    /// All nodes, by ordinal. Leaf lock.
+    nodes: Mutex<Vec<Arc<Node>>>,
+    /// Everything that changes with each event. Leaf lock: wakers that were collected run after it is released.
+    core: Mutex<Core>,
+    /// Set once, when the run must end before its supervisor does. Leaf lock.
+    cut_short: Mutex<Option<CutShort>>,
+    cut_short_now: Notify,
+}
+
+/// Why a run ends before its supervisor does.
+#[derive(Debug, Clone)]
+pub(crate) enum CutShort {
+    TimeLimit,
+    Deadlock {
+        since: u64,
+    },
+    Livelock {
+        node: NodeId,
+        task: &'static str,
+        polls: u64,
+    },
+    /// A task of the operator panicked with this.
+    Panic(Arc<Mutex<Option<Box<dyn Any + Send>>>>),
+}
+
+/// The state behind the world's lock.
+pub(crate) struct Core {
+    pub(crate) agenda: Agenda,
+    pub(crate) net: Net,
+    pub(crate) side: SideHash,
+    wakers: Vec<Waker>,
+    driver: Option<Waker>,
+    closing: bool,
+    meter: Meter,
+}
+
+/// What a part of the core may touch beside itself.
+pub(crate) struct Io<'a> {
+    pub(crate) now: u64,
+    pub(crate) agenda: &'a mut Agenda,
+    pub(crate) side: &'a mut SideHash,
+    wakers: &'a mut Vec<Waker>,
+}
+
+impl Io<'_> {
+    /// Wakes a task once the lock is released.
+    pub(crate) fn wake(&mut self, waker: &mut Option<Waker>) {
+        self.wakers.extend(waker.take());
+    }
+}
+
+impl Core {
+    /// The network, and what it needs to act.
+    pub(crate) fn net(&mut self, now: u64) -> (&mut Net, Io<'_>) {
+        let io = Io { now, agenda: &mut self.agenda, side: &mut self.side, wakers: &mut self.wakers };
+        (&mut self.net, io)
+    }
+}
+
+/// Counts polls, to find tasks that run in circles.
+#[derive(Default)]
+struct Meter {
+    /// One entry per node and name of task.
+    tasks: Vec<TaskMeter>,
+    index: BTreeMap<(NodeId, &'static str), MeterId>,
+    total: u64,
+    last_poll_at: u64,
+    /// The virtual second that is being counted.
+    second: u64,
+    in_second: u64,
+}
+
+struct TaskMeter {
+    node: NodeId,
+    name: &'static str,
+    in_second: u64,
+}
+
+/// Where the polls of a task are counted.
+pub(crate) type MeterId = usize;
 
 impl World {
+    pub(crate) fn new(
+        config: StandConfig,
+        observer: Arc<dyn Observer>,
+        executor: Handle,
+        (operator, time): (NodeHandle, TimeHandle),
+    ) -> World {
+        let mut agenda = Agenda::default();
+        agenda.limit(u64::try_from(config.limit.as_nanos()).unwrap_or(u64::MAX));
+        World {
+            seeds: config.seeds,
+            mutants: config.mutants,
+            buggify: AtomicBool::new(config.buggify),
+            wall_start_ms: config.wall_start_ms,
+            observer,
+            executor,
+            operator,
+            time,
+            polls_per_second_max: config.polls_per_second_max,
+            nodes: Mutex::new(Vec::new()),
+            core: Mutex::new(Core {
+                agenda,
+                net: Net::new(config.net, config.seeds.net),
+                side: SideHash::new(config.side_window),
+                wakers: Vec::new(),
+                driver: None,
+                closing: false,
+                meter: Meter::default(),
+            }),
+            cut_short: Mutex::new(None),
+            cut_short_now: Notify::new(),
+        }
+    }
+
     /// True time: nanoseconds since the run began.
     pub(crate) fn now(&self) -> u64 {
-        todo!()
+        nanos(self.time.elapsed())
     }
 
-    /// Ends at `at` of true time; at once if that has passed. Dropping it cancels it.
-    pub(crate) fn sleep_until(self: &std::sync::Arc<Self>, _at: u64) -> WorldSleep {
-        todo!()
-    }
-
-    /// The seeds of the run.
-    pub(crate) fn seeds(&self) -> &Seeds {
-        todo!()
+    /// Works on the shared state, then orders what it needs and wakes whom it should. Never call it from inside.
+    pub(crate) fn with<R>(&self, work: impl FnOnce(&mut Core, u64) -> R) -> R {
+        let now = self.now();
+        let mut core = lock(&self.core);
+        let result = work(&mut core, now);
+        if core.driver.is_some()
+            && let Some(at) = core.agenda.take_wanted()
+        {
+            self.order_wake_up(&core, at, now);
+        }
+        // One waker is the usual case, and then the vector keeps its memory.
+        match core.wakers.len() {
+            0 => {}
+            1 => {
+                let waker = core.wakers.pop();
+                drop(core);
+                waker.into_iter().for_each(Waker::wake);
+            }
+            _ => {
+                let wakers = std::mem::take(&mut core.wakers);
+                drop(core);
+                wakers.into_iter().for_each(Waker::wake);
+            }
+        }
+        result
     }
 
     /// Adds a cheap event to the side hash.
-    pub(crate) fn note(&self, _kind: Side, _node: NodeId, _a: u64, _b: u64) {
-        todo!()
+    pub(crate) fn note(&self, kind: Side, node: NodeId, a: u64, b: u64) {
+        self.with(|core, now| core.side.add(now, kind, node, a, b));
     }
 
-    /// Whether this life of the node still runs (also while it is paused).
-    pub(crate) fn is_alive(&self, _node: NodeId, _incarnation: u32) -> bool {
-        todo!()
+    // ---- nodes ----
+
+    pub(crate) fn nodes(&self) -> MutexGuard<'_, Vec<Arc<Node>>> {
+        lock(&self.nodes)
     }
 
-    /// The process of this life dies on the spot, as of a signal; nothing happens if it is dead already. Code that is
-    /// running goes on until its next await, with every operation refused. Call it with no lock held.
-    pub(crate) fn die(&self, _node: NodeId, _incarnation: u32, _reason: &str) {
-        todo!()
+    /// # Panics
+    /// If no such node was added.
+    pub(crate) fn node(&self, id: NodeId) -> Arc<Node> {
+        self.nodes().get(id.0 as usize).cloned().unwrap_or_else(|| panic!("{id:?} is not a node of this stand"))
+    }
+
+    // ---- polls ----
+
+    pub(crate) fn meter(&self, node: NodeId, name: &'static str) -> MeterId {
+        self.with(|core, _| {
+            let meter = &mut core.meter;
+            *meter.index.entry((node, name)).or_insert_with(|| {
+                meter.tasks.push(TaskMeter { node, name, in_second: 0 });
+                meter.tasks.len() - 1
+            })
+        })
+    }
+
+    /// A task is about to be polled.
+    pub(crate) fn count_poll(&self, node: NodeId, ordinal: u64, meter: MeterId) {
+        let livelock = self.with(|core, now| {
+            core.side.add(now, Side::Poll, node, ordinal, 0);
+            core.meter.count(now, meter, self.polls_per_second_max)
+        });
+        if let Some(livelock) = livelock {
+            self.cut_short(livelock);
+        }
+    }
+
+    pub(crate) fn polls(&self) -> u64 {
+        self.with(|core, _| core.meter.total)
+    }
+
+    pub(crate) fn buggify_enabled(&self) -> bool {
+        self.buggify.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_buggify(&self, enabled: bool) {
+        self.buggify.store(enabled, Ordering::Relaxed);
+    }
+
+    // ---- the end ----
+
+    /// Ends the run; the first reason counts.
+    pub(crate) fn cut_short(&self, reason: CutShort) {
+        lock(&self.cut_short).get_or_insert(reason);
+        self.cut_short_now.notify_one();
+    }
+
+    /// Ends when the run must.
+    pub(crate) async fn cut_short_reason(&self) -> CutShort {
+        loop {
+            if let Some(reason) = lock(&self.cut_short).clone() {
+                return reason;
+            }
+            self.cut_short_now.notified().await;
+        }
+    }
+
+    /// Lets 1 ms pass, in which killed tasks get the turns on which they are dropped.
+    pub(crate) async fn settle(&self) {
+        self.time.sleep(Duration::from_millis(1)).await;
+    }
+
+    /// Lets the driver come to its end.
+    pub(crate) fn close(&self) {
+        self.with(|core, _| {
+            core.closing = true;
+            core.wakers.extend(core.driver.take());
+        });
+    }
+
+    // ---- the driver ----
+
+    /// The task that makes things happen when they are due; to be spawned once, outside every node.
+    pub(crate) fn drive(self: Arc<World>) -> impl Future<Output = ()> + Send {
+        std::future::poll_fn(move |cx| self.poll_drive(cx))
+    }
+
+    fn poll_drive(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let (closing, cut) = self.with(|core, now| {
+            if core.closing {
+                return (true, None);
+            }
+            core.driver.get_or_insert_with(|| cx.waker().clone());
+            let cut = core.run_due(now);
+            core.agenda.after_wake(now);
+            (false, cut)
+        });
+        if let Some(cut) = cut {
+            self.cut_short(cut);
+        }
+        if closing { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    /// Orders a wake-up of the driver. `Sleep::reset` is the only way below madsim's floor of 1 ms.
+    fn order_wake_up(&self, core: &Core, at: u64, now: u64) {
+        let Some(driver) = &core.driver else { return };
+        let deadline = self.time.now_instant() + Duration::from_nanos(at.saturating_sub(now));
+        let mut sleep = self.time.sleep_until(deadline);
+        let mut sleep = Pin::new(&mut sleep);
+        sleep.as_mut().reset(deadline);
+        if sleep.poll(&mut Context::from_waker(driver)).is_ready() {
+            driver.wake_by_ref();
+        }
     }
 }
 
-/// See [`World::sleep_until`].
-pub(crate) struct WorldSleep {}
-
-impl Future for WorldSleep {
-    type Output = ();
-
-    fn poll(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<()> {
-        todo!()
+impl Core {
+    fn run_due(&mut self, now: u64) -> Option<CutShort> {
+        while let Some((seq, due)) = self.agenda.pop_due(now) {
+            match due {
+                Due::Timer(waker) => {
+                    self.side.add(now, Side::Timer, NodeId::NONE, seq, 0);
+                    self.wakers.extend(waker);
+                }
+                Due::Net(event) => {
+                    let (net, mut io) = self.net(now);
+                    net.handle(event, &mut io);
+                }
+                Due::Limit if self.agenda.is_empty() => {
+                    return Some(CutShort::Deadlock { since: self.meter.last_poll_at });
+                }
+                Due::Limit => return Some(CutShort::TimeLimit),
+            }
+        }
+        None
     }
 }
 
-/// Kinds of events in the side hash.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Side {
-    /// A task started: its ordinal in the life of its node.
-    Spawn,
-    /// A task was polled: its ordinal.
-    Poll,
-    /// A timer fired: its number.
-    Timer,
-    /// A segment arrived: connection and length.
-    Segment,
-    /// A connection began or ended.
-    Connection,
-    /// A disk operation.
-    Disk,
-    /// A node changed its state.
-    Node,
-    /// A point was passed.
-    Point,
+impl Meter {
+    fn count(&mut self, now: u64, id: MeterId, max: u64) -> Option<CutShort> {
+        self.total += 1;
+        self.last_poll_at = now;
+        let second = now / 1_000_000_000;
+        if second != self.second {
+            self.second = second;
+            self.in_second = 0;
+            self.tasks.iter_mut().for_each(|task| task.in_second = 0);
+        }
+        self.in_second += 1;
+        self.tasks[id].in_second += 1;
+        if self.in_second <= max {
+            return None;
+        }
+        let busiest = self.tasks.iter().max_by_key(|task| task.in_second)?;
+        Some(CutShort::Livelock { node: busiest.node, task: busiest.name, polls: busiest.in_second })
+    }
+}
+
+/// Locks, also after a panic elsewhere: product panics are caught, and no state here is left half-changed by one.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A duration in nanoseconds, as far as 64 bits reach (584 years).
+pub(crate) fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -1,0 +1,190 @@
+//! Links: what lies between two nodes, per direction.
+
+use crate::{
+    net::{Impairment, ImpairmentId, ImpairmentKind, Latency, NetConfig},
+    seed::{Domain, Draws, Seed},
+    stand::NodeId,
+    world::nanos,
+};
+
+const EXTRA: Domain = Domain::named("net.extra");
+/// The first pause before a lost segment is sent again; each further one is twice as long.
+pub(super) const RETRANSMIT_FIRST: u64 = 200_000_000;
+/// The longest pause.
+pub(super) const RETRANSMIT_LONGEST: u64 = 120_000_000_000;
+/// Latency inside a node, in nanoseconds.
+const LOOPBACK: std::ops::RangeInclusive<u64> = 5_000..=20_000;
+
+/// All links, as a matrix over nodes.
+pub(super) struct Links {
+    seed: Seed,
+    latency: Latency,
+    extra_max: u64,
+    bandwidth: u64,
+    hosts: Vec<u64>,
+    /// By sender, then receiver.
+    links: Vec<Vec<Link>>,
+    next_impairment: u64,
+}
+
+#[derive(Default)]
+struct Link {
+    /// Added to every latency.
+    extra: u64,
+    /// When the wire is free for the next segment.
+    next_free: u64,
+    impairments: Vec<(ImpairmentId, Impairment)>,
+}
+
+/// One direction of one connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Route {
+    pub(super) from: NodeId,
+    pub(super) to: NodeId,
+    /// The port that the server of the connection listens on.
+    pub(super) port: u16,
+}
+
+impl Route {
+    pub(super) fn back(self) -> Route {
+        Route { from: self.to, to: self.from, port: self.port }
+    }
+}
+
+/// Whether a link lets segments through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Path {
+    Open,
+    Dropped,
+    Held,
+}
+
+impl Links {
+    pub(super) fn new(seed: Seed, config: &NetConfig) -> Links {
+        Links {
+            seed,
+            latency: config.latency,
+            extra_max: nanos(config.extra_max),
+            bandwidth: config.bandwidth,
+            hosts: Vec::new(),
+            links: Vec::new(),
+            next_impairment: 0,
+        }
+    }
+
+    pub(super) fn add_host(&mut self, name_hash: u64) {
+        for (from, row) in self.hosts.iter().zip(&mut self.links) {
+            row.push(new_link(self.seed, self.extra_max, *from, name_hash));
+        }
+        self.hosts.push(name_hash);
+        let row = self.hosts.iter().map(|&to| new_link(self.seed, self.extra_max, name_hash, to)).collect();
+        self.links.push(row);
+    }
+
+    pub(super) fn impair(&mut self, impairment: Impairment) -> ImpairmentId {
+        let id = ImpairmentId(self.next_impairment);
+        self.next_impairment += 1;
+        self.link_mut(impairment.from, impairment.to).impairments.push((id, impairment));
+        id
+    }
+
+    pub(super) fn lift(&mut self, id: ImpairmentId) -> Option<Impairment> {
+        self.links.iter_mut().flatten().find_map(|link| {
+            let at = link.impairments.iter().position(|&(other, _)| other == id)?;
+            Some(link.impairments.remove(at).1)
+        })
+    }
+
+    pub(super) fn impairments(&self) -> Vec<ImpairmentId> {
+        self.links.iter().flatten().flat_map(|link| &link.impairments).map(|&(id, _)| id).collect()
+    }
+
+    /// A cut that drops wins over one that holds: what is lost cannot be held.
+    pub(super) fn path(&self, route: Route) -> Path {
+        let mut path = Path::Open;
+        for kind in self.kinds(route) {
+            match kind {
+                ImpairmentKind::Drop => return Path::Dropped,
+                ImpairmentKind::Hold => path = Path::Held,
+                _ => {}
+            }
+        }
+        path
+    }
+
+    /// When a segment of `bytes` that is sent now arrives. Number `counter` of the direction's draws decides.
+    pub(super) fn travel(&mut self, route: Route, bytes: usize, now: u64, (draws, counter): (&mut Draws, u64)) -> u64 {
+        let Route { from, to, .. } = route;
+        // Four numbers for each segment: latency, added latency, and two for losses.
+        let number = counter * 4;
+        if from == to {
+            return now + draws.at(number).within(LOOPBACK);
+        }
+        let mut delay = self.latency.pick(draws.at(number)) + self.link(from, to).extra;
+        let mut loss_ppm = 0;
+        if !self.link(from, to).impairments.is_empty() {
+            let added = draws.at(number + 1);
+            for kind in self.kinds(route) {
+                match kind {
+                    ImpairmentKind::Latency(latency) => delay = delay.saturating_add(latency.pick(added)),
+                    ImpairmentKind::Loss(ppm) => loss_ppm = loss_ppm.max(ppm),
+                    ImpairmentKind::Bandwidth(_) | ImpairmentKind::Drop | ImpairmentKind::Hold => {}
+                }
+            }
+        }
+        if loss_ppm > 0 {
+            // A second loss of the same segment is as likely again; a third is not worth a draw of its own.
+            for (lost, pause) in [(2, RETRANSMIT_FIRST), (3, RETRANSMIT_FIRST * 2)] {
+                if !draws.at(number + lost).chance(loss_ppm) {
+                    break;
+                }
+                delay = delay.saturating_add(pause);
+            }
+        }
+        let busy = self.busy(route, bytes);
+        let link = self.link_mut(from, to);
+        let start = now.max(link.next_free);
+        link.next_free = start.saturating_add(busy);
+        start.saturating_add(delay)
+    }
+
+    /// More bytes joined the segment that was sent last: the wire is busy for longer.
+    pub(super) fn lengthen(&mut self, route: Route, bytes: usize) {
+        if route.from != route.to {
+            let busy = self.busy(route, bytes);
+            let link = self.link_mut(route.from, route.to);
+            link.next_free = link.next_free.saturating_add(busy);
+        }
+    }
+
+    /// How long so many bytes keep the wire busy.
+    fn busy(&self, route: Route, bytes: usize) -> u64 {
+        let slowed = self.kinds(route).filter_map(|kind| match kind {
+            ImpairmentKind::Bandwidth(limit) => Some(limit.max(1)),
+            _ => None,
+        });
+        let usual = if self.bandwidth == 0 { u64::MAX } else { self.bandwidth };
+        let bandwidth = slowed.fold(usual, u64::min);
+        // At most 64 KiB each: far from an overflow.
+        bytes as u64 * 1_000_000_000 / bandwidth
+    }
+
+    fn kinds(&self, route: Route) -> impl Iterator<Item = ImpairmentKind> + '_ {
+        let impairments = self.link(route.from, route.to).impairments.iter();
+        impairments.filter(move |(_, it)| it.port.is_none_or(|only| only == route.port)).map(|(_, it)| it.kind)
+    }
+
+    fn link(&self, from: NodeId, to: NodeId) -> &Link {
+        &self.links[from.0 as usize][to.0 as usize]
+    }
+
+    fn link_mut(&mut self, from: NodeId, to: NodeId) -> &mut Link {
+        &mut self.links[from.0 as usize][to.0 as usize]
+    }
+}
+
+fn new_link(seed: Seed, extra_max: u64, from: u64, to: u64) -> Link {
+    // Not symmetric: the two directions of a pair differ.
+    let pair = from.rotate_left(17) ^ to;
+    Link { extra: seed.draw(EXTRA, pair, 0).within(0..=extra_max), ..Link::default() }
+}
