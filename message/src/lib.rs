@@ -33,7 +33,7 @@ pub use names::{
 pub use offset::{PhyOffset, QueueOffset};
 pub use properties::{InvalidProperty, Properties};
 pub use record::{
-    BLANK_BYTES, Draft, Frame, PROPERTIES_MAX_BYTES, RECORD_MIN_BYTES, RecordError, RecordView, Stamp, body_crc,
+    BLANK_BYTES, Draft, Frame, PROPERTIES_MAX_BYTES, RECORD_MIN_BYTES, RecordError, RecordView, Stamp, body_crc, crc32,
     encode_blank, peek, stamp,
 };
 pub use sys_flag::{Compression, SysFlag, Transaction};

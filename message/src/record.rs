@@ -132,10 +132,16 @@ pub fn encode_blank(size_bytes: u32) -> [u8; BLANK_BYTES] {
     out
 }
 
+/// CRC-32 (IEEE) of some bytes.
+#[must_use]
+pub fn crc32(bytes: &[u8]) -> u32 {
+    crc32fast::hash(bytes)
+}
+
 /// CRC-32 of a stored body, without the sign bit.
 #[must_use]
 pub fn body_crc(body: &[u8]) -> u32 {
-    crc32fast::hash(body) & 0x7FFF_FFFF
+    crc32(body) & 0x7FFF_FFFF
 }
 
 /// What a message is before the store has given it a place.

@@ -1,7 +1,19 @@
 //! Reading messages of one queue.
 
 use bytes::Bytes;
-use message::{QueueOffset, RecordView};
+use message::{PhyOffset, QueueOffset, RecordView};
+
+use crate::{
+    Store,
+    commit_log::CommitLog,
+    consume_queue::{Bounds, ConsumeQueue},
+    entry::CqEntry,
+};
+
+/// Least and most bytes that one read may ask for.
+const MAX_BYTES_RANGE: (u64, u64) = (100, 128 << 20);
+/// Entries of a queue that are read at once.
+const SLOTS_PER_READ: usize = 128;
 
 /// Decides which messages a reader gets. Looked at from cheap to dear.
 pub trait MessageFilter: Send + Sync {
@@ -84,4 +96,328 @@ pub enum TimeBoundary {
     Lower,
     /// The last.
     Upper,
+}
+
+impl Store {
+    /// Reads messages of one queue. Does not block and does not copy.
+    ///
+    /// Source: `spec/store.md` 10.
+    pub fn get(&self, request: &GetRequest<'_>) -> GetResult {
+        let queue = self.queue(request.topic, request.queue_id);
+        let Bounds { min, max } = queue.as_ref().map_or_else(Bounds::default, |queue| queue.bounds());
+        let offset = request.offset.0;
+        let (status, next) = match queue {
+            None => (GetStatus::NoMessageInQueue, 0),
+            Some(_) if max == 0 => (GetStatus::NoMessageInQueue, 0),
+            Some(_) if offset < min => (GetStatus::OffsetTooSmall, min),
+            Some(_) if offset == max => (GetStatus::OffsetOverflowOne, offset),
+            Some(_) if offset > max => (GetStatus::OffsetOverflowBadly, max),
+            Some(queue) => return Scan::new(self, request, Bounds { min, max }).run(&queue),
+        };
+        GetResult {
+            status,
+            next: QueueOffset(next),
+            min: QueueOffset(min),
+            max: QueueOffset(max),
+            records: Vec::new(),
+            count: 0,
+            bytes: 0,
+            suggest_slave: false,
+        }
+    }
+
+    /// Waits until the queue holds messages at or beyond `offset`, that is `max_offset > offset`. At once if it does.
+    /// Works for queues that do not exist yet. Dropping the future ends the wait.
+    pub async fn arrival(&self, topic: &str, queue_id: u32, offset: QueueOffset) {
+        let queue = self.queues.find_or_make(topic, queue_id);
+        loop {
+            let mut grown = std::pin::pin!(queue.grown.notified());
+            grown.as_mut().enable(); // Before the look, or an arrival could come in between.
+            if queue.bounds().max > offset.0 {
+                return;
+            }
+            grown.await;
+        }
+    }
+
+    /// First offset of a queue that can still be read; 0 for a queue that was never written.
+    #[must_use]
+    pub fn min_offset(&self, topic: &str, queue_id: u32) -> QueueOffset {
+        QueueOffset(self.queue(topic, queue_id).map_or(0, |queue| queue.bounds().min))
+    }
+
+    /// End of a queue as readers see it: the offset that its next message gets, unless messages are still being
+    /// dispatched; 0 for a queue that was never written.
+    #[must_use]
+    pub fn max_offset(&self, topic: &str, queue_id: u32) -> QueueOffset {
+        QueueOffset(self.queue(topic, queue_id).map_or(0, |queue| queue.bounds().max))
+    }
+
+    /// End of the part of a queue whose messages are certainly on disk. A consumer offset that is made durable must not
+    /// lie beyond it (SF14).
+    #[must_use]
+    pub fn durable_offset(&self, topic: &str, queue_id: u32) -> QueueOffset {
+        let Some(queue) = self.queue(topic, queue_id) else { return QueueOffset(0) };
+        let Bounds { min, max } = queue.bounds();
+        let flushed = self.log.flushed();
+        let is_dirty = |entry: Option<CqEntry>| entry.is_none_or(|entry| !entry.is_blank() && entry.end() > flushed);
+        // Usually all is on disk, or only the last few are not.
+        if max == 0 || queue.entry(max - 1).is_ok_and(|last| !is_dirty(last)) {
+            return QueueOffset(max);
+        }
+        QueueOffset(queue.partition(min, max, is_dirty).unwrap_or(min))
+    }
+
+    /// The offset at which messages of a time start (or end, by `boundary`). Between `min_offset` and `max_offset`.
+    ///
+    /// Source: `spec/store.md` 5.7.
+    #[must_use]
+    pub fn offset_by_time(&self, topic: &str, queue_id: u32, time_ms: i64, boundary: TimeBoundary) -> QueueOffset {
+        let Some(queue) = self.queue(topic, queue_id) else { return QueueOffset(0) };
+        let Bounds { min, max } = queue.bounds();
+        // A message whose time cannot be read has been deleted, so it is an early one.
+        let found = queue.partition(min, max, |entry| {
+            let stored_ms = entry.and_then(|entry| store_ms(&self.log, entry));
+            stored_ms.is_some_and(|stored_ms| match boundary {
+                TimeBoundary::Lower => stored_ms >= time_ms,
+                TimeBoundary::Upper => stored_ms > time_ms,
+            })
+        });
+        let found = found.unwrap_or(min);
+        QueueOffset(match boundary {
+            TimeBoundary::Lower => found,
+            TimeBoundary::Upper => found.saturating_sub(1).max(min),
+        })
+    }
+
+    /// When the message at `min_offset` was stored, wall-clock milliseconds. `None` if the queue is empty.
+    #[must_use]
+    pub fn earliest_store_ms(&self, topic: &str, queue_id: u32) -> Option<i64> {
+        self.store_ms_at(topic, queue_id, self.min_offset(topic, queue_id))
+    }
+
+    /// When the message at `offset` was stored, wall-clock milliseconds. `None` if there is none.
+    #[must_use]
+    pub fn store_ms_at(&self, topic: &str, queue_id: u32, offset: QueueOffset) -> Option<i64> {
+        let queue = self.queue(topic, queue_id)?;
+        // An entry that cannot be read is one that is not there.
+        let entry = queue.entry(offset.0).ok().flatten()?;
+        store_ms(&self.log, entry)
+    }
+
+    /// The record that starts at `phy`, without a copy. `None` if no record starts there (any more).
+    #[must_use]
+    pub fn record_at(&self, phy: PhyOffset) -> Option<Bytes> {
+        self.log.record(phy.0)
+    }
+
+    /// Topics that have messages, or had them, with the numbers of their queues, in order.
+    #[must_use]
+    pub fn queues(&self) -> Vec<(String, Vec<u32>)> {
+        let mut topics: Vec<(String, Vec<u32>)> = Vec::new();
+        for queue in self.queues.all().iter().filter(|queue| queue.bounds().max > 0) {
+            match topics.last_mut() {
+                Some((topic, ids)) if *topic == queue.topic => ids.push(queue.queue_id),
+                _ => topics.push((queue.topic.clone(), vec![queue.queue_id])),
+            }
+        }
+        topics
+    }
+
+    /// Start of the commit log.
+    #[must_use]
+    pub fn min_phy(&self) -> PhyOffset {
+        PhyOffset(self.log.start())
+    }
+
+    /// End of the commit log.
+    #[must_use]
+    pub fn max_phy(&self) -> PhyOffset {
+        PhyOffset(self.log.written())
+    }
+
+    /// End of the part of the commit log that is on disk.
+    #[must_use]
+    pub fn flushed_phy(&self) -> PhyOffset {
+        PhyOffset(self.log.flushed())
+    }
+
+    /// Bytes of the commit log that readers may see and that are not in consume queues yet.
+    #[must_use]
+    pub fn dispatch_behind_bytes(&self) -> u64 {
+        self.bound.of(&self.log).saturating_sub(self.queues.reached())
+    }
+}
+
+fn store_ms(log: &CommitLog, entry: CqEntry) -> Option<i64> {
+    let record = log.slice(entry.phy.0, u64::from(entry.size_bytes))?;
+    RecordView::parse(&record).ok().map(|view| view.store_ms)
+}
+
+/// One read under way.
+struct Scan<'a> {
+    log: &'a CommitLog,
+    request: &'a GetRequest<'a>,
+    limits: Limits,
+    /// Entries that are looked at at most.
+    max_entries: u64,
+    /// Part of the log that the last record came from, and where it starts.
+    window: Option<(u64, Bytes)>,
+    /// Records side by side that are not handed over yet: start and end in the log.
+    run: Option<(u64, u64)>,
+    result: GetResult,
+    /// Position of the last entry that was looked at.
+    last_phy: u64,
+}
+
+/// When a read has enough.
+struct Limits {
+    max_bytes: u64,
+    max_count: u32,
+    memory: (u64, u32),
+    disk: (u64, u32),
+    /// Messages from here on count as recent.
+    recent_from: u64,
+}
+
+impl<'a> Scan<'a> {
+    fn new(store: &'a Store, request: &'a GetRequest<'a>, bounds: Bounds) -> Scan<'a> {
+        let config = &store.config;
+        let memory = config.memory_bytes / 100 * u64::from(config.memory_max_percent);
+        Scan {
+            log: &store.log,
+            request,
+            limits: Limits {
+                max_bytes: request.max_bytes.clamp(MAX_BYTES_RANGE.0, MAX_BYTES_RANGE.1),
+                max_count: request.max_count,
+                memory: (config.transfer_memory_bytes, config.transfer_memory_count),
+                disk: (config.transfer_disk_bytes, config.transfer_disk_count),
+                recent_from: store.log.written().saturating_sub(memory),
+            },
+            max_entries: (config.filter_max_bytes / CqEntry::SIZE_BYTES).max(u64::from(request.max_count)),
+            window: None,
+            run: None,
+            result: GetResult {
+                status: GetStatus::NoMatchedMessage,
+                next: request.offset,
+                min: QueueOffset(bounds.min),
+                max: QueueOffset(bounds.max),
+                records: Vec::new(),
+                count: 0,
+                bytes: 0,
+                suggest_slave: false,
+            },
+            last_phy: u64::MAX,
+        }
+    }
+
+    fn run(mut self, queue: &ConsumeQueue) -> GetResult {
+        let first = self.request.offset.0;
+        let end = self.result.max.0.min(first.saturating_add(self.max_entries));
+        let mut skip_below = 0;
+        'scan: while self.result.next.0 < end {
+            let from = self.result.next.0;
+            let limit = (end - from).min(SLOTS_PER_READ as u64) as usize;
+            let slots = match queue.slots(from, limit) {
+                Ok(slots) if !slots.is_empty() => slots,
+                // The file has gone meanwhile, or cannot be read: go on behind it.
+                Ok(_) | Err(_) => {
+                    if self.result.count == 0 {
+                        self.result.status = GetStatus::OffsetFoundNull;
+                        self.result.next = QueueOffset(queue.next_file_entry(from).min(self.result.max.0));
+                    }
+                    break;
+                }
+            };
+            for (index, slot) in (from..).zip(slots) {
+                let Some(entry) = slot.filter(|entry| !entry.is_blank()) else {
+                    self.result.next = QueueOffset(index + 1);
+                    continue;
+                };
+                if self.is_enough(&entry) {
+                    break 'scan;
+                }
+                self.result.next = QueueOffset(index + 1);
+                self.last_phy = entry.phy.0;
+                if entry.phy.0 < skip_below {
+                    continue;
+                }
+                if self.request.filter.is_some_and(|filter| !filter.matches_tags_code(entry.tags_code)) {
+                    continue;
+                }
+                if !self.take(queue, index, &entry) {
+                    skip_below = self.log.next_file_start(entry.phy.0);
+                }
+            }
+        }
+        self.hand_over();
+        if self.result.count > 0 {
+            self.result.status = GetStatus::Found;
+        }
+        self.result.suggest_slave = self.last_phy < self.limits.recent_from;
+        self.result
+    }
+
+    /// Whether one more message would be too much. The first one never is.
+    fn is_enough(&self, entry: &CqEntry) -> bool {
+        let (count, bytes) = (self.result.count, self.result.bytes);
+        let is_recent = entry.phy.0 >= self.limits.recent_from;
+        let (soft_bytes, soft_count) = if is_recent { self.limits.memory } else { self.limits.disk };
+        let with_it = bytes + u64::from(entry.size_bytes);
+        count > 0 && (count >= self.limits.max_count.min(soft_count) || with_it > self.limits.max_bytes.min(soft_bytes))
+    }
+
+    /// Adds the record of an entry, unless the filter does not want it. False if there is no such record.
+    fn take(&mut self, queue: &ConsumeQueue, index: u64, entry: &CqEntry) -> bool {
+        let Some(record) = self.record(entry) else {
+            self.result.status = GetStatus::MessageWasRemoving;
+            return false;
+        };
+        let view = match RecordView::parse(&record) {
+            Ok(view) if view.queue_offset.0 == index && view.topic == queue.topic => view,
+            _ => {
+                tracing::error!(
+                    queue.topic,
+                    queue.queue_id,
+                    index,
+                    phy = entry.phy.0,
+                    "no message of this queue there"
+                );
+                return true;
+            }
+        };
+        if self.request.filter.is_some_and(|filter| !filter.matches_record(&view)) {
+            return true;
+        }
+        match &mut self.run {
+            Some((_, to)) if *to == entry.phy.0 => *to = entry.end(),
+            _ => {
+                self.hand_over();
+                self.run = Some((entry.phy.0, entry.end()));
+            }
+        }
+        self.result.count += 1;
+        self.result.bytes += u64::from(entry.size_bytes);
+        true
+    }
+
+    /// The bytes of a record.
+    fn record(&mut self, entry: &CqEntry) -> Option<Bytes> {
+        let (from, to) = (entry.phy.0, entry.end());
+        let holds = |&(start, ref bytes): &(u64, Bytes)| start <= from && to <= start + bytes.len() as u64;
+        if !self.window.as_ref().is_some_and(holds) {
+            self.hand_over();
+            let bytes = self.log.readable(from, u64::MAX)?;
+            self.window = Some((from, bytes));
+        }
+        let (start, bytes) = self.window.as_ref().filter(|window| holds(window))?;
+        Some(bytes.slice((from - start) as usize..(to - start) as usize))
+    }
+
+    fn hand_over(&mut self) {
+        if let Some((from, to)) = self.run.take() {
+            let (start, bytes) = self.window.as_ref().expect("records of a run come from the window");
+            self.result.records.push(bytes.slice((from - start) as usize..(to - start) as usize));
+        }
+    }
 }

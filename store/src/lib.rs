@@ -10,12 +10,28 @@
 //! - nothing beyond the end of the log ever comes back;
 //! - a failed sync ends all writing until a restart has found out what is left.
 
+mod checkpoint;
+mod checkpointer;
+mod commit_log;
 mod config;
 pub mod config_file;
+mod consume_queue;
+mod dispatch;
+mod entry;
 mod error;
+mod flush;
+mod follow;
+mod gate;
 mod get;
+mod load;
+mod log_file;
+mod markers;
 mod put;
+mod queues;
+mod recovery;
+mod retention;
 mod store;
+mod worker;
 
 pub use config::{FlushDiskType, StoreConfig};
 pub use error::{PutError, StoreError, WriteBlock};

@@ -1,16 +1,70 @@
-//! The store of one broker.
+//! The store of one broker: opening, writing, closing. Reading is in [`crate::get`].
 
-use bytes::Bytes;
-use message::{Draft, PhyOffset, QueueOffset};
-
-use crate::{
-    BatchPut, Durability, Flushed, GetRequest, GetResult, Put, PutError, StoreConfig, StoreError, TimeBoundary,
-    WriteBlock,
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
 };
 
+use host::{Host, fs::Files};
+use message::{Draft, PROPERTIES_MAX_BYTES, PhyOffset, Properties, RecordError, SysFlag, Transaction, validate_topic};
+use tokio::sync::Notify;
+use tracing::warn;
+
+use crate::{
+    BatchPut, Durability, FlushDiskType, Put, PutError, StoreConfig, StoreError, WriteBlock,
+    checkpoint::{Checkpoint, FlushedMark, Known},
+    checkpointer::{Checkpointer, QueuePace},
+    commit_log::{CommitLog, Entry},
+    consume_queue::ConsumeQueue,
+    dispatch::{Bound, Dispatcher},
+    entry::CqEntry,
+    flush::{FlushPace, Flusher, GroupCommit},
+    follow::takes_offset,
+    gate::Gate,
+    load::{check_config, load_log, load_queues},
+    markers::{AbortFile, Lock},
+    queues::ConsumeQueues,
+    recovery::Recovery,
+    retention::{Cleaner, DiskWatch},
+    worker::{Stop, Worker, stopped},
+};
+
+/// How long an append waits for the next log file.
+const FILE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Pause after the next log file could not be made.
+const FILE_RETRY_PAUSE: Duration = Duration::from_secs(1);
+
 /// An open store. Dropping it without [`shutdown`](Store::shutdown) leaves the files as a crash does.
-#[derive(Debug)]
-pub struct Store {}
+pub struct Store {
+    pub(crate) host: Host,
+    pub(crate) config: StoreConfig,
+    pub(crate) log: Arc<CommitLog>,
+    pub(crate) queues: Arc<ConsumeQueues>,
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) bound: Bound,
+    group: Arc<GroupCommit>,
+    dispatch: Arc<Notify>,
+    disk: Arc<DiskWatch>,
+    abort: AbortFile,
+    ended_clean: Arc<AtomicBool>,
+    /// `None` once it was stopped. Leaf lock.
+    running: Mutex<Option<Running>>,
+}
+
+/// What ends with a shutdown, in the order in which it ends.
+struct Running {
+    cleaner: Worker,
+    file_maker: Worker,
+    flusher: Worker,
+    dispatcher: Worker,
+    checkpointer: Worker,
+    lock: Lock,
+}
 
 /// Space of the disk that holds the commit log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,11 +78,50 @@ impl Store {
     /// disk.
     ///
     /// # Errors
-    /// See [`StoreError`]. A store that is locked, damaged or of other settings is left untouched.
+    /// See [`StoreError`]. A store that is locked or of other settings is left untouched; of a damaged one the log is.
+    ///
+    /// # Panics
+    /// Outside a node; see [`Host::current`].
     pub async fn open(config: StoreConfig) -> Result<Store, StoreError> {
-        let _ = config;
-        todo!()
+        check_config(&config)?;
+        let host = Host::current();
+        let files = host.files();
+        let root = config.root.clone();
+        make_dir(&files, &root).await?;
+        let lock = Lock::take(&files, &root).await?;
+        let abort = AbortFile::new(&host, &root);
+        let clean = !abort.exists().await?;
+        let log_dir = config.commit_log_dir.clone().unwrap_or_else(|| root.join("commitlog"));
+        let queue_bytes = config.consume_queue_file_bytes.next_multiple_of(CqEntry::SIZE_BYTES);
+        let queues = Arc::new(ConsumeQueues::new(files.clone(), root.join("consumequeue"), queue_bytes));
+        let found_log = load_log(&files, &log_dir, config.commit_log_file_bytes).await?;
+        let damaged_queue_files = load_queues(&queues).await?;
+        let checkpoint_path = root.join("checkpoint");
+        let found =
+            Checkpoint::read(&files, &checkpoint_path).await.map_err(StoreError::io("read", &checkpoint_path))?;
+        for dir in [&log_dir, queues.root()] {
+            make_dir(&files, dir).await?;
+        }
+        let recovery = Recovery {
+            files: &files,
+            config: &config,
+            queues: &queues,
+            log: found_log,
+            damaged_queue_files,
+            checkpoint: found,
+            clean,
+        };
+        let state = recovery.run().await?;
+        abort.create().await?;
+        let checkpoint =
+            Checkpoint::open(&files, &checkpoint_path).await.map_err(StoreError::io("open", &checkpoint_path))?;
+        let flushed = Arc::new(FlushedMark::new(state.end, state.last_store_ms));
+        let log = Arc::new(CommitLog::new(&host, log_dir.clone(), config.commit_log_file_bytes, state));
+        let parts = Parts { host, config, log, queues, flushed, log_dir };
+        parts.start(checkpoint, found.base, abort, lock).await
     }
+
+    // ---- writing ----
 
     /// Appends one message; when this returns it is in the page cache and has its offsets. Does not block.
     ///
@@ -36,8 +129,17 @@ impl Store {
     /// See [`PutError`]. [`PutError::FileNotReady`] is rare and passes: then use
     /// [`put_when_ready`](Store::put_when_ready).
     pub fn put(&self, draft: &Draft<'_>) -> Result<Put, PutError> {
-        let _ = draft;
-        todo!()
+        self.check_writable()?;
+        self.check(draft)?;
+        let mut record = Vec::with_capacity(draft.size_bytes());
+        draft.encode(&mut record).map_err(illegal)?;
+        let mut put = None;
+        let counts = takes_offset(draft.sys_flag);
+        let mut entry = [Entry { topic: draft.topic, queue_id: draft.queue_id, counts, record: &mut record }];
+        self.log.append(&mut entry, |one| put = Some(one))?;
+        let put = put.expect("an append of one record tells one place");
+        self.appended(put.end());
+        Ok(put)
     }
 
     /// As [`put`](Store::put), but waits up to 5 s for the next log file.
@@ -45,7 +147,7 @@ impl Store {
     /// # Errors
     /// See [`PutError`]; [`PutError::CreateFile`] instead of [`PutError::FileNotReady`].
     pub async fn put_when_ready(&self, draft: &Draft<'_>) -> Result<Put, PutError> {
-        self.put(draft)
+        self.when_ready(|| self.put(draft)).await
     }
 
     /// Appends several messages of one queue, side by side in one log file, with consecutive queue offsets.
@@ -54,8 +156,33 @@ impl Store {
     /// As [`put`](Store::put); then none was stored. A batch that is empty, of several queues, of a transaction, or
     /// too big for a log file is illegal.
     pub fn put_batch(&self, drafts: &[Draft<'_>]) -> Result<BatchPut, PutError> {
-        let _ = drafts;
-        todo!()
+        self.check_writable()?;
+        let Some(first) = drafts.first() else { return Err(illegal("the batch is empty")) };
+        let body_bytes: usize = drafts.iter().map(|draft| draft.body.len()).sum();
+        if body_bytes > self.config.message_max_bytes {
+            return Err(self.too_long(body_bytes));
+        }
+        let mut records = Vec::with_capacity(drafts.len());
+        for draft in drafts {
+            if (draft.topic, draft.queue_id) != (first.topic, first.queue_id) {
+                return Err(illegal("the batch holds messages of several queues"));
+            }
+            if draft.sys_flag.transaction() != Transaction::None {
+                return Err(illegal("the batch belongs to a transaction"));
+            }
+            self.check(draft)?;
+            let mut record = Vec::with_capacity(draft.size_bytes());
+            draft.encode(&mut record).map_err(illegal)?;
+            records.push(record);
+        }
+        let (topic, queue_id) = (first.topic, first.queue_id);
+        let mut entries: Vec<Entry<'_>> =
+            records.iter_mut().map(|record| Entry { topic, queue_id, counts: true, record }).collect();
+        let mut puts = Vec::with_capacity(entries.len());
+        self.log.append(&mut entries, |put| puts.push(put))?;
+        let put = BatchPut { puts };
+        self.appended(put.end());
+        Ok(put)
     }
 
     /// As [`put_batch`](Store::put_batch), but waits up to 5 s for the next log file.
@@ -63,123 +190,72 @@ impl Store {
     /// # Errors
     /// As [`put_when_ready`](Store::put_when_ready).
     pub async fn put_batch_when_ready(&self, drafts: &[Draft<'_>]) -> Result<BatchPut, PutError> {
-        self.put_batch(drafts)
+        self.when_ready(|| self.put_batch(drafts)).await
     }
 
     /// Waits until the log up to `end` is as durable as the settings ask for: at once under async flush, after the sync
     /// that covers it under sync flush, at most `syncFlushTimeout`. Whoever does not want to wait does not ask.
     pub fn durability(&self, end: PhyOffset) -> Durability {
-        let _ = end;
-        todo!()
+        self.group.durability(end.0)
     }
 
-    /// Brings everything appended so far to disk now, whatever the flush settings, and returns when it is there. The
-    /// broker calls it before it makes offsets durable, so that these never lead the log (SF14), and wait for no
-    /// background flush either.
-    pub async fn flush(&self) -> Flushed {
-        todo!()
+    fn check_writable(&self) -> Result<(), WriteBlock> {
+        self.gate.block().map_or(Ok(()), Err)
     }
 
-    /// Reads messages of one queue. Does not block and does not copy.
-    pub fn get(&self, request: &GetRequest<'_>) -> GetResult {
-        let _ = request;
-        todo!()
+    /// What a record must be so that recovery will accept it.
+    fn check(&self, draft: &Draft<'_>) -> Result<(), PutError> {
+        validate_topic(draft.topic).map_err(illegal)?;
+        if draft.body.len() > self.config.message_max_bytes {
+            return Err(self.too_long(draft.body.len()));
+        }
+        if draft.properties.len() > PROPERTIES_MAX_BYTES {
+            return Err(PutError::PropertiesTooLong { bytes: draft.properties.len(), limit: PROPERTIES_MAX_BYTES });
+        }
+        if !Properties::is_intact(draft.properties) {
+            return Err(illegal("the properties are no pairs of names and values"));
+        }
+        if draft.sys_flag.has(SysFlag::INNER_BATCH) {
+            return Err(illegal("inner batches are not supported"));
+        }
+        Ok(())
     }
 
-    /// Waits until the queue holds messages at or beyond `offset`, that is `max_offset > offset`. At once if it does.
-    /// Works for queues that do not exist yet. Dropping the future ends the wait.
-    pub async fn arrival(&self, topic: &str, queue_id: u32, offset: QueueOffset) {
-        let _ = (topic, queue_id, offset);
-        todo!()
+    fn too_long(&self, bytes: usize) -> PutError {
+        let limit = self.config.message_max_bytes;
+        illegal(RecordError::TooLong { part: "body", bytes, limit })
     }
 
-    /// First offset of a queue that can still be read; 0 for a queue that was never written.
-    #[must_use]
-    pub fn min_offset(&self, topic: &str, queue_id: u32) -> QueueOffset {
-        let _ = (topic, queue_id);
-        todo!()
+    fn appended(&self, end: PhyOffset) {
+        host::point!("store.appended", end.0);
+        self.group.wake.notify_one();
+        if self.bound == Bound::Written {
+            self.dispatch.notify_one();
+        }
     }
 
-    /// End of a queue as readers see it: the offset that its next message gets, unless messages are still being
-    /// dispatched; 0 for a queue that was never written.
-    #[must_use]
-    pub fn max_offset(&self, topic: &str, queue_id: u32) -> QueueOffset {
-        let _ = (topic, queue_id);
-        todo!()
+    async fn when_ready<T>(&self, put: impl Fn() -> Result<T, PutError>) -> Result<T, PutError> {
+        let deadline = self.host.now() + FILE_TIMEOUT;
+        loop {
+            let mut decided = std::pin::pin!(self.log.file_decided.notified());
+            decided.as_mut().enable(); // Before the attempt, or the news could come in between.
+            match put() {
+                Err(PutError::FileNotReady) => {}
+                result => return result,
+            }
+            host::select! {
+                () = decided => {}
+                () = self.host.sleep_until(deadline) => return Err(PutError::CreateFile),
+            }
+        }
     }
 
-    /// End of the part of a queue whose messages are certainly on disk. A consumer offset that is made durable must not
-    /// lie beyond it (SF14).
-    #[must_use]
-    pub fn durable_offset(&self, topic: &str, queue_id: u32) -> QueueOffset {
-        let _ = (topic, queue_id);
-        todo!()
-    }
-
-    /// The offset at which messages of a time start (or end, by `boundary`). Between `min_offset` and `max_offset`.
-    ///
-    /// Source: `spec/store.md` 5.7.
-    #[must_use]
-    pub fn offset_by_time(&self, topic: &str, queue_id: u32, time_ms: i64, boundary: TimeBoundary) -> QueueOffset {
-        let _ = (topic, queue_id, time_ms, boundary);
-        todo!()
-    }
-
-    /// When the message at `min_offset` was stored, wall-clock milliseconds. `None` if the queue is empty.
-    #[must_use]
-    pub fn earliest_store_ms(&self, topic: &str, queue_id: u32) -> Option<i64> {
-        let _ = (topic, queue_id);
-        todo!()
-    }
-
-    /// When the message at `offset` was stored, wall-clock milliseconds. `None` if there is none.
-    #[must_use]
-    pub fn store_ms_at(&self, topic: &str, queue_id: u32, offset: QueueOffset) -> Option<i64> {
-        let _ = (topic, queue_id, offset);
-        todo!()
-    }
-
-    /// The record that starts at `phy`, without a copy. `None` if no record starts there (any more).
-    #[must_use]
-    pub fn record_at(&self, phy: PhyOffset) -> Option<Bytes> {
-        let _ = phy;
-        todo!()
-    }
-
-    /// Topics that have consume queues, with the numbers of their queues, in order.
-    #[must_use]
-    pub fn queues(&self) -> Vec<(String, Vec<u32>)> {
-        todo!()
-    }
-
-    /// Start of the commit log.
-    #[must_use]
-    pub fn min_phy(&self) -> PhyOffset {
-        todo!()
-    }
-
-    /// End of the commit log.
-    #[must_use]
-    pub fn max_phy(&self) -> PhyOffset {
-        todo!()
-    }
-
-    /// End of the part of the commit log that is on disk.
-    #[must_use]
-    pub fn flushed_phy(&self) -> PhyOffset {
-        todo!()
-    }
-
-    /// Bytes of the commit log that readers may see and that are not in consume queues yet.
-    #[must_use]
-    pub fn dispatch_behind_bytes(&self) -> u64 {
-        todo!()
-    }
+    // ---- state ----
 
     /// Why writes are refused, if they are.
     #[must_use]
     pub fn write_block(&self) -> Option<WriteBlock> {
-        todo!()
+        self.gate.block()
     }
 
     /// Used space of the disk that holds the commit log.
@@ -187,13 +263,20 @@ impl Store {
     /// # Errors
     /// If the machine cannot tell.
     pub fn disk_use(&self) -> Result<DiskUse, StoreError> {
-        todo!()
+        let used_percent = self.disk.used_percent().map_err(StoreError::io("look at", &self.config.root))?;
+        Ok(DiskUse { used_percent })
     }
 
-    /// Deletes expired log files at the next look, whatever the hour (admin command).
+    /// Deletes expired log files now and at the next looks, whatever the hour (admin command).
     pub fn delete_expired_files(&self) {
-        todo!()
+        self.disk.delete_manually();
     }
+
+    pub(crate) fn queue(&self, topic: &str, queue_id: u32) -> Option<Arc<ConsumeQueue>> {
+        self.queues.find(topic, queue_id)
+    }
+
+    // ---- closing ----
 
     /// Stops: refuses writes, flushes everything, marks the exit as clean, and leaves no task behind. Whoever waits for
     /// durability or arrival is told or dropped. Readers may keep what they were given.
@@ -201,6 +284,184 @@ impl Store {
     /// # Errors
     /// I/O errors; the exit does not count as clean then, and the next start recovers.
     pub async fn shutdown(&self) -> Result<(), StoreError> {
-        todo!()
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(running) = running else { return Ok(()) };
+        self.gate.stop();
+        self.log.close();
+        running.cleaner.stop().await;
+        running.file_maker.stop().await;
+        running.flusher.stop().await;
+        running.dispatcher.stop().await;
+        running.checkpointer.stop().await;
+        self.log.drop_spare().await.map_err(StoreError::io("remove the unused file in", &self.config.root))?;
+        if self.ended_clean.load(Ordering::Acquire) {
+            self.abort.remove().await?;
+        } else {
+            warn!("not everything could be made durable, the next start will recover");
+        }
+        drop(running.lock);
+        Ok(())
     }
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Store").field("root", &self.config.root).field("end", &self.log.written()).finish()
+    }
+}
+
+/// What the tasks share.
+struct Parts {
+    host: Host,
+    config: StoreConfig,
+    log: Arc<CommitLog>,
+    queues: Arc<ConsumeQueues>,
+    flushed: Arc<FlushedMark>,
+    log_dir: PathBuf,
+}
+
+impl Parts {
+    /// Writes the first checkpoint of this life and starts the tasks.
+    async fn start(
+        self,
+        mut checkpoint: Checkpoint,
+        base: crate::checkpoint::Base,
+        abort: AbortFile,
+        lock: Lock,
+    ) -> Result<Store, StoreError> {
+        let Parts { host, config, log, queues, flushed, log_dir } = self;
+        let durable = queues.mark();
+        let base = crate::checkpoint::Base { physic_ms: durable.store_ms, logics_ms: durable.store_ms, ..base };
+        let known = Known {
+            flushed: log.flushed(),
+            queues_durable: durable.phy,
+            fingerprint: durable.fingerprint,
+            clean: false,
+        };
+        let path = checkpoint.path().to_owned();
+        checkpoint.write(base, known).await.map_err(StoreError::io("write", path))?;
+        let gate = Arc::new(Gate::default());
+        let group = Arc::new(GroupCommit::new(&host, Arc::clone(&log), Arc::clone(&gate), &config));
+        let disk = Arc::new(DiskWatch::new(host.files(), log_dir, Arc::clone(&gate), &config));
+        disk.look();
+        let dispatch = Arc::new(Notify::new());
+        let ended_clean = Arc::new(AtomicBool::new(false));
+        let sync = config.flush_disk_type == FlushDiskType::Sync;
+        let bound = if sync && !config.read_uncommitted { Bound::Flushed } else { Bound::Written };
+        let flusher = Flusher {
+            host: host.clone(),
+            log: Arc::clone(&log),
+            gate: Arc::clone(&gate),
+            group: Arc::clone(&group),
+            dispatch: Arc::clone(&dispatch),
+            checkpoint: Arc::clone(&queues.changed),
+            flushed: Arc::clone(&flushed),
+        };
+        let dispatcher = Dispatcher {
+            host: host.clone(),
+            log: Arc::clone(&log),
+            queues: Arc::clone(&queues),
+            gate: Arc::clone(&gate),
+            delays: config.delay_levels.clone(),
+            bound,
+            wake: Arc::clone(&dispatch),
+            change: 0,
+        };
+        let checkpointer = Checkpointer {
+            host: host.clone(),
+            log: Arc::clone(&log),
+            queues: Arc::clone(&queues),
+            gate: Arc::clone(&gate),
+            flushed,
+            checkpoint,
+            base,
+            known,
+            durable,
+            pace: QueuePace {
+                interval: config.queue_flush_interval,
+                least_bytes: config.queue_flush_least_pages * 4096,
+                thorough_interval: config.queue_flush_thorough_interval,
+            },
+            ended_clean: Arc::clone(&ended_clean),
+        };
+        let cleaner = Cleaner {
+            host: host.clone(),
+            config: config.clone(),
+            log: Arc::clone(&log),
+            queues: Arc::clone(&queues),
+            disk: Arc::clone(&disk),
+        };
+        let pace = FlushPace {
+            interval: config.flush_interval,
+            least_pages: config.flush_least_pages,
+            thorough_interval: config.flush_thorough_interval,
+        };
+        let running = Running {
+            cleaner: Worker::start(&host, "store-cleaner", |stop| cleaner.run(stop)),
+            file_maker: Worker::start(&host, "store-file-maker", |stop| {
+                make_files(host.clone(), Arc::clone(&log), Arc::clone(&disk), stop)
+            }),
+            flusher: if sync {
+                Worker::start(&host, "store-flusher", |stop| flusher.run_sync(stop))
+            } else {
+                Worker::start(&host, "store-flusher", |stop| flusher.run_async(stop, pace))
+            },
+            dispatcher: Worker::start(&host, "store-dispatcher", |stop| dispatcher.run(stop)),
+            checkpointer: Worker::start(&host, "store-checkpointer", |stop| checkpointer.run(stop)),
+            lock,
+        };
+        Ok(Store {
+            host,
+            config,
+            log,
+            queues,
+            gate,
+            bound,
+            group,
+            dispatch,
+            disk,
+            abort,
+            ended_clean,
+            running: Mutex::new(Some(running)),
+        })
+    }
+}
+
+/// The one task that makes log files, one ahead of the one in use.
+async fn make_files(host: Host, log: Arc<CommitLog>, disk: Arc<DiskWatch>, mut stop: Stop) {
+    loop {
+        host::select! {
+            () = stopped(&mut stop) => return,
+            () = log.file_wanted.notified() => {}
+        }
+        disk.look_before_growing();
+        while let Err(error) = log.make_spare().await {
+            warn!(error = &error as &dyn std::error::Error, "the next log file cannot be made");
+            disk.kick.notify_one();
+            host::select! {
+                () = stopped(&mut stop) => return,
+                () = host.sleep(FILE_RETRY_PAUSE) => {}
+            }
+        }
+    }
+}
+
+/// Makes a directory, durable with its name.
+async fn make_dir(files: &Files, dir: &Path) -> Result<(), StoreError> {
+    let make = async {
+        if files.exists(dir).await? {
+            return Ok(());
+        }
+        files.create_dir_all(dir).await?;
+        match dir.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => files.sync_dir(parent).await,
+            _ => Ok(()),
+        }
+    };
+    let made: io::Result<()> = make.await;
+    made.map_err(StoreError::io("create", dir))
+}
+
+fn illegal(reason: impl ToString) -> PutError {
+    PutError::Illegal { reason: reason.to_string() }
 }

@@ -1,0 +1,113 @@
+//! Makes consume queues durable now and then, and writes down how far everything is.
+
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use host::Host;
+use tracing::error;
+
+use crate::{
+    checkpoint::{Base, Checkpoint, FlushedMark, Known},
+    commit_log::CommitLog,
+    gate::Gate,
+    queues::{ConsumeQueues, Mark},
+    worker::{Stop, stopped},
+};
+
+/// The one task that syncs consume queues and writes the checkpoint.
+pub(crate) struct Checkpointer {
+    pub(crate) host: Host,
+    pub(crate) log: Arc<CommitLog>,
+    pub(crate) queues: Arc<ConsumeQueues>,
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) flushed: Arc<FlushedMark>,
+    pub(crate) checkpoint: Checkpoint,
+    /// As it stands in the file.
+    pub(crate) base: Base,
+    /// As it stands in the file.
+    pub(crate) known: Known,
+    /// The queues' mark of which all entries are on disk.
+    pub(crate) durable: Mark,
+    pub(crate) pace: QueuePace,
+    /// Set if everything was on disk when the task ended.
+    pub(crate) ended_clean: Arc<AtomicBool>,
+}
+
+/// How often queues are flushed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct QueuePace {
+    pub(crate) interval: Duration,
+    /// Dirty bytes below which a queue waits for a thorough pass.
+    pub(crate) least_bytes: u64,
+    pub(crate) thorough_interval: Duration,
+}
+
+impl Checkpointer {
+    pub(crate) async fn run(mut self, mut stop: Stop) {
+        let mut thorough_at = self.host.now(); // The first pass takes everything.
+        let mut all_clean = true;
+        loop {
+            host::select! {
+                () = stopped(&mut stop) => break,
+                () = self.queues.changed.notified() => {}
+                () = self.host.sleep_until(thorough_at), if !all_clean => {}
+            }
+            host::select! {
+                () = stopped(&mut stop) => break,
+                () = self.host.sleep(self.pace.interval) => {}
+            }
+            let thorough = self.host.now() >= thorough_at;
+            match self.pass(if thorough { 0 } else { self.pace.least_bytes }, false).await {
+                Ok(clean) => all_clean = clean,
+                Err(error) => return self.fail(&error),
+            }
+            if thorough {
+                thorough_at = self.host.now() + self.pace.thorough_interval;
+            }
+        }
+        let caught_up = self.queues.reached() == self.log.written() && self.log.flushed() == self.log.written();
+        match self.pass(0, caught_up && !self.gate.is_fenced()).await {
+            Ok(clean) => self.ended_clean.store(clean && self.known.clean, Ordering::Release),
+            Err(error) => self.fail(&error),
+        }
+    }
+
+    /// Syncs queues with enough dirty bytes and writes the checkpoint if that changes it. True if nothing was left
+    /// dirty.
+    async fn pass(&mut self, least_bytes: u64, clean: bool) -> io::Result<bool> {
+        let mark = self.queues.mark(); // Before the syncs, which then cover every entry before it.
+        let all_clean = self.queues.flush(least_bytes).await?;
+        if all_clean {
+            self.durable = mark;
+        }
+        let (flushed, physic_ms) = self.flushed.get();
+        let base = Base { physic_ms, logics_ms: self.durable.store_ms, ..self.base };
+        let known = Known {
+            flushed,
+            // The entries may be on disk while the records are not: what counts is what both agree on.
+            queues_durable: self.durable.phy,
+            fingerprint: self.durable.fingerprint,
+            clean: clean && all_clean,
+        };
+        if (base, known) != (self.base, self.known) {
+            self.checkpoint.write(base, known).await?;
+            (self.base, self.known) = (base, known);
+        }
+        Ok(all_clean)
+    }
+
+    fn fail(&self, error: &io::Error) {
+        self.gate.fence();
+        error!(
+            error = error as &dyn std::error::Error,
+            checkpoint = %self.checkpoint.path().display(),
+            "consume queues cannot be made durable, writes end"
+        );
+    }
+}

@@ -1,0 +1,354 @@
+//! The commit log: all messages of a broker, one behind the other.
+//!
+//! Appending happens under one short lock, in memory: the record is copied into the mapped file, and its end published.
+//! Making it durable, handing it to consume queues and making the next file are tasks that follow. The log does not
+//! know what a topic is; it only counts, per queue, the offset that the next message gets.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    path::PathBuf,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, RwLock,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use bytes::Bytes;
+use host::{Host, fs::Files};
+use indexmap::IndexMap;
+use message::{BLANK_BYTES, PhyOffset, QueueOffset, RecordView, Stamp, encode_blank, stamp};
+use tokio::sync::Notify;
+
+use crate::{Put, PutError, WriteBlock, log_file::LogFile};
+
+/// The files, the end that appends move, and the end of what is on disk.
+///
+/// `flushed <= written`, and both only grow. Owned by the store; appended to by anyone, flushed by one task.
+pub(crate) struct CommitLog {
+    host: Host,
+    files: Files,
+    dir: PathBuf,
+    file_bytes: u64,
+    /// Oldest first, without holes; the last may be a file that is not in use yet. Leaf lock.
+    segments: RwLock<Vec<Arc<LogFile>>>,
+    /// Leaf lock.
+    tail: Mutex<Tail>,
+    /// Everything below was written completely.
+    written: AtomicU64,
+    /// Everything below is on disk.
+    flushed: AtomicU64,
+    /// Someone waits for the next file to be made.
+    pub(crate) file_wanted: Notify,
+    /// The next file was made, or could not be.
+    pub(crate) file_decided: Notify,
+}
+
+/// Where appends go. The owner of everything an append changes.
+struct Tail {
+    /// `None` until the first file of a new store exists.
+    active: Option<Arc<LogFile>>,
+    end: u64,
+    spare: Spare,
+    /// By topic and queue, the offset that the next message gets. Only grows with topics in use.
+    next_offsets: IndexMap<String, BTreeMap<u32, u64>>,
+    last_store_ms: i64,
+    closed: bool,
+}
+
+enum Spare {
+    NotNeeded,
+    Wanted,
+    Failed,
+    Ready(Arc<LogFile>),
+}
+
+/// What recovery found.
+pub(crate) struct LogState {
+    /// Oldest first, without holes.
+    pub(crate) segments: Vec<Arc<LogFile>>,
+    /// End of the valid records; everything below is on disk.
+    pub(crate) end: u64,
+    pub(crate) next_offsets: IndexMap<String, BTreeMap<u32, u64>>,
+    pub(crate) last_store_ms: i64,
+}
+
+/// One encoded record and the queue it belongs to.
+pub(crate) struct Entry<'a> {
+    pub(crate) topic: &'a str,
+    pub(crate) queue_id: u32,
+    /// Half messages and rollback marks have no place in their queue.
+    pub(crate) counts: bool,
+    /// As `Draft::encode` made it.
+    pub(crate) record: &'a mut [u8],
+}
+
+impl CommitLog {
+    pub(crate) fn new(host: &Host, dir: PathBuf, file_bytes: u64, state: LogState) -> CommitLog {
+        let active = state.segments.last().filter(|file| state.end < file.end()).cloned();
+        let spare = if active.is_some() { Spare::NotNeeded } else { Spare::Wanted };
+        let log = CommitLog {
+            host: host.clone(),
+            files: host.files(),
+            dir,
+            file_bytes,
+            segments: RwLock::new(state.segments),
+            written: AtomicU64::new(state.end),
+            flushed: AtomicU64::new(state.end),
+            tail: Mutex::new(Tail {
+                active,
+                end: state.end,
+                spare,
+                next_offsets: state.next_offsets,
+                last_store_ms: state.last_store_ms,
+                closed: false,
+            }),
+            file_wanted: Notify::new(),
+            file_decided: Notify::new(),
+        };
+        log.lock_tail().ask_for_spare(&log);
+        log
+    }
+
+    // ---- writing ----
+
+    /// Appends records side by side in one file, all or none, and tells where each went, in order.
+    ///
+    /// # Errors
+    /// The log is closed, the next file is missing, or the records do not fit a file.
+    pub(crate) fn append(&self, entries: &mut [Entry<'_>], mut told: impl FnMut(Put)) -> Result<(), PutError> {
+        let total: u64 = entries.iter().map(|entry| entry.record.len() as u64).sum();
+        if total + BLANK_BYTES as u64 > self.file_bytes {
+            let reason = format!("{total} bytes do not fit a log file of {} bytes", self.file_bytes);
+            return Err(PutError::Illegal { reason });
+        }
+        let mut tail = self.lock_tail();
+        if tail.closed {
+            return Err(WriteBlock::Stopped.into());
+        }
+        let active = tail.file_for(self, total)?;
+        let store_ms = self.host.wall_ms();
+        for entry in entries {
+            let queue_offset =
+                QueueOffset(if entry.counts { tail.take_offset(entry.topic, entry.queue_id) } else { 0 });
+            let phy = PhyOffset(tail.end);
+            stamp(entry.record, Stamp { queue_offset, phy, store_ms });
+            active.mapping.write(tail.end - active.start, entry.record);
+            tail.end += entry.record.len() as u64;
+            told(Put { phy, size_bytes: entry.record.len() as u32, queue_offset, store_ms });
+        }
+        tail.last_store_ms = store_ms;
+        assert!(tail.end + BLANK_BYTES as u64 <= active.end(), "a file keeps room for its blank record");
+        self.written.store(tail.end, Ordering::Release);
+        if active.end() - tail.end < self.file_bytes / 2 {
+            tail.ask_for_spare(self);
+        }
+        Ok(())
+    }
+
+    /// Refuses appends from now on; the end does not move any more.
+    pub(crate) fn close(&self) {
+        self.lock_tail().closed = true;
+    }
+
+    /// Makes everything written so far durable and returns the new flushed position with the store time of the last
+    /// record below it. One caller at a time.
+    ///
+    /// # Errors
+    /// A sync failed: nothing may be assumed about the range, and it must not be tried again (SF09).
+    pub(crate) async fn flush(&self) -> io::Result<(u64, i64)> {
+        let (target, store_ms) = {
+            let tail = self.lock_tail();
+            (tail.end, tail.last_store_ms)
+        };
+        let from = self.flushed();
+        assert!(from <= target, "flushed {from} lies beyond written {target}");
+        let segments: Vec<Arc<LogFile>> =
+            self.read_segments().iter().filter(|file| file.start < target && file.end() > from).cloned().collect();
+        for file in segments {
+            let (from, to) = (from.max(file.start) - file.start, target.min(file.end()) - file.start);
+            file.mapping.sync(from, to).await?;
+        }
+        self.set_flushed(target);
+        Ok((target, store_ms))
+    }
+
+    /// Declares everything written so far flushed, without looking: a planted bug.
+    pub(crate) fn pretend_flush(&self) -> u64 {
+        let target = self.written();
+        self.set_flushed(target);
+        target
+    }
+
+    fn set_flushed(&self, target: u64) {
+        self.flushed.store(target, Ordering::Release);
+        host::point!("store.flushed", target);
+    }
+
+    // ---- reading ----
+
+    /// Start of the oldest file.
+    pub(crate) fn start(&self) -> u64 {
+        self.read_segments().first().map_or_else(|| self.written(), |file| file.start)
+    }
+
+    /// End of what was written.
+    pub(crate) fn written(&self) -> u64 {
+        self.written.load(Ordering::Acquire)
+    }
+
+    /// End of what is on disk.
+    pub(crate) fn flushed(&self) -> u64 {
+        self.flushed.load(Ordering::Acquire)
+    }
+
+    /// `len` bytes from `phy`, if they were written and lie in one file that still exists.
+    pub(crate) fn slice(&self, phy: u64, len: u64) -> Option<Bytes> {
+        let to = phy.checked_add(len).filter(|&to| to <= self.written())?;
+        let file = self.segment(phy).filter(|file| to <= file.end())?;
+        Some(file.mapping.slice(phy - file.start, to - file.start))
+    }
+
+    /// The bytes from `phy` up to `bound` or the end of the file, at most `limit`, unless one record needs more.
+    pub(crate) fn readable(&self, phy: u64, bound: u64) -> Option<Bytes> {
+        let bound = bound.min(self.written());
+        let file = self.segment(phy)?;
+        let to = bound.min(file.end());
+        (phy < to).then(|| file.mapping.slice(phy - file.start, to - file.start))
+    }
+
+    /// The whole record that starts at `phy`. `None` if none does.
+    pub(crate) fn record(&self, phy: u64) -> Option<Bytes> {
+        let rest = self.readable(phy, self.written())?;
+        let view = RecordView::parse(&rest).ok().filter(|view| view.phy.0 == phy)?;
+        let size = view.size_bytes as usize;
+        Some(rest.slice(..size))
+    }
+
+    /// Start of the file behind the one that holds `phy`, or the start of the log if `phy` lies before it.
+    pub(crate) fn next_file_start(&self, phy: u64) -> u64 {
+        self.segment(phy).map_or_else(|| self.start(), |file| file.end())
+    }
+
+    fn segment(&self, phy: u64) -> Option<Arc<LogFile>> {
+        let segments = self.read_segments();
+        let index = usize::try_from(phy.checked_sub(segments.first()?.start)? / self.file_bytes).ok()?;
+        segments.get(index).cloned()
+    }
+
+    // ---- files ----
+
+    /// Makes the next file if one is wanted. True if one was made.
+    ///
+    /// # Errors
+    /// The machine refuses; whoever waits is told, and the next call tries again.
+    pub(crate) async fn make_spare(&self) -> io::Result<bool> {
+        let start = {
+            let tail = self.lock_tail();
+            match tail.spare {
+                Spare::Wanted | Spare::Failed => {}
+                Spare::NotNeeded | Spare::Ready(_) => return Ok(false),
+            }
+            tail.active.as_ref().map_or(tail.end, |active| active.end())
+        };
+        let made = LogFile::create(&self.files, &self.dir, start, self.file_bytes).await;
+        let made = made.map(|file| {
+            let file = Arc::new(file);
+            // Readers find it before the first record can be in it.
+            self.segments.write().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&file));
+            file
+        });
+        let result = made.as_ref().map(|_| true).map_err(|error| io::Error::new(error.kind(), error.to_string()));
+        self.lock_tail().spare = made.map_or(Spare::Failed, Spare::Ready);
+        self.file_decided.notify_waiters();
+        result
+    }
+
+    /// Removes the file that was made ahead, if it was not used. For a clean exit.
+    ///
+    /// # Errors
+    /// The machine refuses.
+    pub(crate) async fn drop_spare(&self) -> io::Result<()> {
+        let spare = std::mem::replace(&mut self.lock_tail().spare, Spare::NotNeeded);
+        let Spare::Ready(file) = spare else { return Ok(()) };
+        self.segments.write().unwrap_or_else(PoisonError::into_inner).retain(|other| !Arc::ptr_eq(other, &file));
+        self.files.remove_file(&file.path).await?;
+        self.files.sync_dir(&self.dir).await
+    }
+
+    /// The oldest file, if it is not the one that is appended to, and the one behind it.
+    pub(crate) fn oldest(&self) -> Option<(Arc<LogFile>, Arc<LogFile>)> {
+        let active = self.lock_tail().active.as_ref().map(|file| file.start)?;
+        let segments = self.read_segments();
+        let [oldest, next, ..] = &segments[..] else { return None };
+        (oldest.start < active).then(|| (Arc::clone(oldest), Arc::clone(next)))
+    }
+
+    /// Removes the oldest file; the removal is durable when this returns. Readers keep what they were given.
+    ///
+    /// # Errors
+    /// The machine refuses; the file is not read any more all the same.
+    pub(crate) async fn remove_oldest(&self) -> io::Result<u64> {
+        let Some((oldest, _)) = self.oldest() else { return Ok(self.start()) };
+        self.segments.write().unwrap_or_else(PoisonError::into_inner).retain(|file| !Arc::ptr_eq(file, &oldest));
+        self.files.remove_file(&oldest.path).await?;
+        self.files.sync_dir(&self.dir).await?;
+        host::point!("store.file-deleted", oldest.start);
+        Ok(oldest.end())
+    }
+
+    fn read_segments(&self) -> std::sync::RwLockReadGuard<'_, Vec<Arc<LogFile>>> {
+        self.segments.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_tail(&self) -> MutexGuard<'_, Tail> {
+        self.tail.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Tail {
+    /// The file that takes `bytes` more and a blank record; goes on to the next file if the present one is too full.
+    fn file_for(&mut self, log: &CommitLog, bytes: u64) -> Result<Arc<LogFile>, PutError> {
+        let room = self.active.as_ref().map_or(0, |active| active.end() - self.end);
+        if let Some(active) = &self.active
+            && bytes + BLANK_BYTES as u64 <= room
+        {
+            return Ok(Arc::clone(active));
+        }
+        let next = match &self.spare {
+            Spare::Ready(next) => Arc::clone(next),
+            Spare::Failed => return Err(PutError::CreateFile),
+            Spare::NotNeeded | Spare::Wanted => {
+                self.ask_for_spare(log);
+                return Err(PutError::FileNotReady);
+            }
+        };
+        if let Some(active) = &self.active {
+            let blank = encode_blank(u32::try_from(room).expect("records end in a file below 4 GiB"));
+            active.mapping.write(self.end - active.start, &blank);
+            self.end += room;
+        }
+        assert_eq!(self.end, next.start, "the next file starts where the last one ends");
+        self.active = Some(Arc::clone(&next));
+        self.spare = Spare::NotNeeded;
+        Ok(next)
+    }
+
+    fn ask_for_spare(&mut self, log: &CommitLog) {
+        if matches!(self.spare, Spare::NotNeeded) {
+            self.spare = Spare::Wanted;
+        }
+        if matches!(self.spare, Spare::Wanted) {
+            log.file_wanted.notify_one();
+        }
+    }
+
+    fn take_offset(&mut self, topic: &str, queue_id: u32) -> u64 {
+        if !self.next_offsets.contains_key(topic) {
+            self.next_offsets.insert(topic.to_owned(), BTreeMap::new());
+        }
+        let next = self.next_offsets.get_mut(topic).expect("just inserted").entry(queue_id).or_insert(0);
+        *next += 1;
+        *next - 1
+    }
+}

@@ -1,0 +1,200 @@
+//! Making the log durable: under sync flush for those who wait, under async flush now and then.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use host::{Host, time::Mono};
+use tokio::sync::{Notify, oneshot};
+use tracing::error;
+
+use crate::{
+    Durability, FlushDiskType, Flushed, StoreConfig,
+    checkpoint::FlushedMark,
+    commit_log::CommitLog,
+    gate::Gate,
+    worker::{Stop, stopped},
+};
+
+/// Page by which dirty bytes are counted.
+const PAGE_BYTES: u64 = 4096;
+
+/// Those who wait for the disk, in the order of their deadlines. One sync serves all that it covers.
+pub(crate) struct GroupCommit {
+    host: Host,
+    log: Arc<CommitLog>,
+    gate: Arc<Gate>,
+    mode: FlushDiskType,
+    timeout: Duration,
+    /// Leaf lock.
+    waiters: Mutex<VecDeque<Waiter>>,
+    /// There is something to flush.
+    pub(crate) wake: Notify,
+}
+
+struct Waiter {
+    end: u64,
+    deadline: Mono,
+    tell: oneshot::Sender<Flushed>,
+}
+
+impl GroupCommit {
+    pub(crate) fn new(host: &Host, log: Arc<CommitLog>, gate: Arc<Gate>, config: &StoreConfig) -> GroupCommit {
+        GroupCommit {
+            host: host.clone(),
+            log,
+            gate,
+            mode: config.flush_disk_type,
+            timeout: config.sync_flush_timeout,
+            waiters: Mutex::default(),
+            wake: Notify::new(),
+        }
+    }
+
+    /// See [`crate::Store::durability`].
+    pub(crate) fn durability(&self, end: u64) -> Durability {
+        if self.mode == FlushDiskType::Async || host::mutant!("ack-before-flush") {
+            return Durability::known(Flushed::Done);
+        }
+        let (tell, told) = oneshot::channel();
+        {
+            // Under the lock: whoever flushed up to `end` meanwhile has told its waiters, or will find this one.
+            let mut waiters = self.lock();
+            if self.log.flushed() >= end {
+                return Durability::known(Flushed::Done);
+            }
+            if self.gate.is_fenced() {
+                return Durability::known(Flushed::Failed);
+            }
+            waiters.push_back(Waiter { end, deadline: self.host.now() + self.timeout, tell });
+        }
+        self.wake.notify_one();
+        Durability::waiting(told)
+    }
+
+    /// Tells everyone whose message is on disk.
+    fn tell_flushed(&self, flushed: u64) {
+        self.tell(Flushed::Done, |waiter| waiter.end <= flushed);
+    }
+
+    fn tell(&self, outcome: Flushed, whom: impl Fn(&Waiter) -> bool) {
+        let told: Vec<Waiter> = {
+            let mut waiters = self.lock();
+            let (told, left) = waiters.drain(..).partition(|waiter| whom(waiter));
+            *waiters = left;
+            Vec::from(told)
+        };
+        for waiter in told {
+            // Whoever has stopped waiting does not need to know.
+            let _ = waiter.tell.send(outcome);
+        }
+    }
+
+    fn next_deadline(&self) -> Mono {
+        self.lock().front().map_or_else(|| self.host.now() + self.timeout, |waiter| waiter.deadline)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Waiter>> {
+        self.waiters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The one task that syncs the log.
+pub(crate) struct Flusher {
+    pub(crate) host: Host,
+    pub(crate) log: Arc<CommitLog>,
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) group: Arc<GroupCommit>,
+    /// The dispatcher's, which may go up to the flushed end.
+    pub(crate) dispatch: Arc<Notify>,
+    /// The checkpointer's, which writes down how far the log is on disk.
+    pub(crate) checkpoint: Arc<Notify>,
+    pub(crate) flushed: Arc<FlushedMark>,
+}
+
+/// How often async flush works.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FlushPace {
+    pub(crate) interval: Duration,
+    pub(crate) least_pages: u64,
+    pub(crate) thorough_interval: Duration,
+}
+
+impl Flusher {
+    /// Syncs as soon as anything was written, and all that was written meanwhile with the next sync.
+    pub(crate) async fn run_sync(self, mut stop: Stop) {
+        loop {
+            host::select! {
+                () = self.group.wake.notified() => {}
+                () = stopped(&mut stop) => break,
+            }
+            self.flush().await;
+        }
+        self.flush().await;
+    }
+
+    /// Syncs at intervals, once enough is dirty or enough time has passed.
+    pub(crate) async fn run_async(self, mut stop: Stop, pace: FlushPace) {
+        let mut thorough_at = self.host.now() + pace.thorough_interval;
+        loop {
+            if self.log.written() == self.log.flushed() || self.gate.is_fenced() {
+                host::select! {
+                    () = stopped(&mut stop) => break,
+                    () = self.group.wake.notified() => {}
+                }
+            }
+            host::select! {
+                () = stopped(&mut stop) => break,
+                () = self.host.sleep(pace.interval) => {}
+            }
+            let pages = self.log.written() / PAGE_BYTES - self.log.flushed() / PAGE_BYTES;
+            let thorough = self.host.now() >= thorough_at;
+            if thorough || pages >= pace.least_pages {
+                self.flush().await;
+            }
+            if thorough {
+                thorough_at = self.host.now() + pace.thorough_interval;
+            }
+        }
+        self.flush().await;
+    }
+
+    /// One sync of all that was written. Those whose time runs out meanwhile are told so.
+    async fn flush(&self) {
+        if self.gate.is_fenced() || self.log.flushed() == self.log.written() {
+            // Whoever asked just after the last sync covered it has been told; a fence tells everyone.
+            return;
+        }
+        if host::mutant!("flush-without-msync") {
+            self.group.tell_flushed(self.log.pretend_flush());
+            self.dispatch.notify_one();
+            return;
+        }
+        let mut sync = std::pin::pin!(self.log.flush());
+        let result = loop {
+            host::select! {
+                result = &mut sync => break result,
+                () = self.host.sleep_until(self.group.next_deadline()) => {
+                    let now = self.host.now();
+                    self.group.tell(Flushed::TimedOut, |waiter| waiter.deadline <= now);
+                }
+            }
+        };
+        match result {
+            Ok((flushed, store_ms)) => {
+                self.flushed.set(flushed, store_ms);
+                self.group.tell_flushed(flushed);
+                self.dispatch.notify_one();
+                self.checkpoint.notify_one();
+            }
+            Err(error) => {
+                // The pages may be gone although they look clean: only a restart can tell (SF09).
+                self.gate.fence();
+                error!(error = &error as &dyn std::error::Error, "the commit log cannot be synced, writes end");
+                self.group.tell(Flushed::Failed, |_| true);
+            }
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Reading the log forward: from bytes to the entries that consume queues must hold.
+
+use indexmap::IndexMap;
+use message::{
+    DelayLevels, Frame, PhyOffset, Properties, QueueOffset, RecordError, RecordView, SCHEDULE_TOPIC, SysFlag,
+    Transaction, body_crc, is_legal_name, peek, property, tags_code,
+};
+
+use crate::entry::CqEntry;
+
+/// Records of one run that are handed on together at most.
+const RUN_RECORDS: usize = 2048;
+/// Bytes of log after which a run ends.
+const RUN_BYTES: usize = 1 << 20;
+
+/// What is checked of every record. The structure always is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Checks {
+    /// The CRC of the body.
+    pub(crate) body: bool,
+    /// From this position on, that the properties can be read to their end and show no lost page.
+    pub(crate) properties_from: u64,
+    /// Only of records stored later than this.
+    pub(crate) properties_after_ms: i64,
+}
+
+impl Checks {
+    /// For records that this process has written.
+    pub(crate) const STRUCTURE: Checks =
+        Checks { body: false, properties_from: u64::MAX, properties_after_ms: i64::MAX };
+}
+
+/// Consecutive entries of one queue, in the order of the log.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Group {
+    pub(crate) topic: String,
+    pub(crate) queue_id: u32,
+    pub(crate) first: QueueOffset,
+    pub(crate) entries: Vec<CqEntry>,
+}
+
+/// What a run of records gives.
+#[derive(Debug, Default)]
+pub(crate) struct Run {
+    /// By queue; of one queue in the order of the log.
+    pub(crate) groups: Vec<Group>,
+    /// Bytes of whole records, and of the blank record if the run ended with one.
+    pub(crate) bytes: u64,
+    /// Start of the last record, relative to the run.
+    pub(crate) last_at: Option<u64>,
+    /// Store time of the last record.
+    pub(crate) last_store_ms: i64,
+    /// Why it ended.
+    pub(crate) ended: Ended,
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// The bytes are used up, or the run is long enough: go on behind it.
+    #[default]
+    More,
+    /// A blank record: go on with the next file. It starts this far into the run.
+    Blank { at: u64 },
+    /// What follows is no record.
+    Invalid(RecordError),
+}
+
+/// Reads records from `bytes`, which start at `phy` and reach to the end of the file or of what may be read.
+pub(crate) fn read_run(bytes: &[u8], phy: u64, checks: Checks, delays: &DelayLevels) -> Run {
+    let mut run = Run::default();
+    let mut open: IndexMap<(&str, u32), usize> = IndexMap::new(); // Queue to its latest group.
+    let mut at = 0;
+    let mut records = 0;
+    while at < bytes.len() && at < RUN_BYTES && records < RUN_RECORDS {
+        let rest = &bytes[at..];
+        let view = match check_record(rest, phy + at as u64, checks) {
+            Ok(Some(view)) => view,
+            Ok(None) => {
+                run.ended = Ended::Blank { at: at as u64 };
+                at = bytes.len();
+                break;
+            }
+            Err(error) => {
+                run.ended = Ended::Invalid(error);
+                break;
+            }
+        };
+        run.last_at = Some(at as u64);
+        run.last_store_ms = view.store_ms;
+        at += view.size_bytes as usize;
+        records += 1;
+        if !has_entry(&view) {
+            continue;
+        }
+        let entry = CqEntry { phy: view.phy, size_bytes: view.size_bytes, tags_code: entry_tags_code(&view, delays) };
+        let latest = open.get(&(view.topic, view.queue_id)).map(|&index| &mut run.groups[index]);
+        match latest {
+            Some(group) if group.first.0 + group.entries.len() as u64 == view.queue_offset.0 => {
+                group.entries.push(entry);
+            }
+            _ => {
+                open.insert((view.topic, view.queue_id), run.groups.len());
+                run.groups.push(Group {
+                    topic: view.topic.to_owned(),
+                    queue_id: view.queue_id,
+                    first: view.queue_offset,
+                    entries: vec![entry],
+                });
+            }
+        }
+    }
+    run.bytes = at as u64;
+    run
+}
+
+/// The record at the start of `rest`, which lies at `phy` and reaches to the end of the file; `None` for a blank one.
+///
+/// # Errors
+/// It is not valid. Source: `spec/store.md` 2.4 and SF06.
+pub(crate) fn check_record(rest: &[u8], phy: u64, checks: Checks) -> Result<Option<RecordView<'_>>, RecordError> {
+    if let Frame::Blank { size_bytes } = peek(rest)? {
+        if size_bytes as usize != rest.len() {
+            return Err(RecordError::Size { stated: size_bytes as usize, computed: rest.len() });
+        }
+        return Ok(None);
+    }
+    let view = RecordView::parse(rest)?;
+    let bad = |field, value| Err(RecordError::Field { field, value });
+    if view.phy != PhyOffset(phy) {
+        return bad("physical offset", view.phy.0 as i64);
+    }
+    if view.store_ms <= 0 {
+        return bad("store time", view.store_ms);
+    }
+    if !is_legal_name(view.topic) {
+        return Err(RecordError::Text("topic"));
+    }
+    if checks.body && body_crc(view.body) != view.body_crc {
+        return bad("body CRC", i64::from(view.body_crc));
+    }
+    let unsure = phy >= checks.properties_from && view.store_ms > checks.properties_after_ms;
+    if unsure && !Properties::is_intact(view.properties) {
+        return Err(RecordError::Text("properties"));
+    }
+    Ok(Some(view))
+}
+
+/// Whether a record has an entry in its queue. Half messages and rollback marks do not.
+pub(crate) fn has_entry(view: &RecordView<'_>) -> bool {
+    takes_offset(view.sys_flag)
+}
+
+/// As [`has_entry`], from the flag alone. An inner batch takes several offsets and lives in another kind of queue.
+pub(crate) fn takes_offset(flag: SysFlag) -> bool {
+    matches!(flag.transaction(), Transaction::None | Transaction::Commit) && !flag.has(SysFlag::INNER_BATCH)
+}
+
+/// The tags code of an entry: the hash of the tag, or the time of delivery of a delayed message.
+pub(crate) fn entry_tags_code(view: &RecordView<'_>, delays: &DelayLevels) -> i64 {
+    if view.topic == SCHEDULE_TOPIC
+        && let Some(level) = view.property(property::DELAY_LEVEL).and_then(|level| level.parse::<usize>().ok())
+        && let Some(delay) = delays.delay(level)
+    {
+        return view.store_ms + delay.as_millis() as i64;
+    }
+    tags_code(view.property(property::TAGS))
+}

@@ -1,0 +1,379 @@
+//! From the files of a store, whatever happened to them, to a log that ends where its valid records end, and consume
+//! queues that say exactly what is in it.
+//!
+//! The log is the truth. It is scanned from a place up to which both log and queues are known to be on disk, or from
+//! its start if nothing is known or anything does not fit; queues are cut back to that place and written again from
+//! there. So a queue that is missing, damaged or behind is rebuilt, after a clean exit as after a crash (SF05).
+//!
+//! Nothing counts as durable before it has been synced here (SF16), and nothing behind the end survives (SF08).
+//!
+//! Source: `spec/store.md` 8.6.
+
+use std::{collections::BTreeSet, path::PathBuf, sync::Arc};
+
+use host::fs::{Files, OpenOptions};
+use message::{PhyOffset, RecordError, RecordView};
+use tracing::{info, warn};
+
+use crate::{
+    StoreConfig, StoreError,
+    checkpoint::{Found, Known},
+    commit_log::LogState,
+    consume_queue::{ConsumeQueue, find_dirt},
+    entry::CqEntry,
+    follow::{Checks, Ended, Group, Run, check_record, read_run},
+    load::FoundLog,
+    log_file::LogFile,
+    queues::{AppendError, ConsumeQueues},
+};
+
+/// Entries at the end of a queue that are compared with the log before the queue counts as unknown.
+const ENTRIES_TO_VERIFY: u64 = 4096;
+
+/// What recovery works with.
+pub(crate) struct Recovery<'a> {
+    pub(crate) files: &'a Files,
+    pub(crate) config: &'a StoreConfig,
+    pub(crate) queues: &'a ConsumeQueues,
+    pub(crate) log: FoundLog,
+    pub(crate) damaged_queue_files: Vec<PathBuf>,
+    pub(crate) checkpoint: Found,
+    /// The last exit left no `abort` file.
+    pub(crate) clean: bool,
+}
+
+/// Where the scan ended.
+struct Scan {
+    /// Behind the last valid record, or behind the blank record that follows it.
+    end: u64,
+    last_at: Option<u64>,
+    last_store_ms: i64,
+    /// What stands there; `None` behind the last file.
+    stopped_by: Option<RecordError>,
+}
+
+impl Recovery<'_> {
+    /// Brings log and queues into order, on disk.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`], with the log left as it was; I/O errors.
+    pub(crate) async fn run(mut self) -> Result<LogState, StoreError> {
+        for path in &self.damaged_queue_files {
+            self.remove(path.clone()).await?;
+        }
+        let known = match self.checkpoint.known {
+            Some(known) if self.damaged_queue_files.is_empty() && self.queues_fit(known)? => Some(known),
+            _ => None,
+        };
+        let scan = match self.scan_from(known).await {
+            Err(error @ AppendError::Gap { .. }) if known.is_some() => {
+                warn!(error = &error as &dyn std::error::Error, "a queue does not fit, all are rebuilt from the log");
+                self.scan_from(None).await
+            }
+            other => other,
+        };
+        let mut scan = scan.map_err(|error| {
+            let source = match error {
+                AppendError::Io(source) => source,
+                gap @ AppendError::Gap { .. } => std::io::Error::other(gap),
+            };
+            StoreError::Io { op: "write", path: self.queues.root().to_owned(), source }
+        })?;
+        self.check_floor(&scan).await?;
+        if host::mutant!("recovery-truncates-one-too-many")
+            && let Some(last_at) = scan.last_at
+        {
+            scan.end = last_at;
+        }
+        let nothing_happened = self.clean && known.is_some_and(|known| known.clean && known.flushed == scan.end);
+        self.cut_log(&scan, nothing_happened).await?;
+        self.finish_queues(&scan, nothing_happened).await?;
+        info!(end = scan.end, clean = self.clean, known = known.is_some(), "recovered");
+        host::point!("store.recovered", scan.end);
+        Ok(LogState {
+            segments: self.log.segments.into_iter().map(Arc::new).collect(),
+            end: scan.end,
+            next_offsets: self.queues.next_offsets(),
+            last_store_ms: scan.last_store_ms,
+        })
+    }
+
+    fn start(&self) -> u64 {
+        self.log.segments.first().map_or(0, |file| file.start)
+    }
+
+    fn end(&self) -> u64 {
+        self.log.segments.last().map_or(0, LogFile::end)
+    }
+
+    // ---- what is known ----
+
+    /// Whether the queues hold what the checkpoint says they held on disk.
+    fn queues_fit(&self, known: Known) -> Result<bool, StoreError> {
+        let from = known.queues_durable.min(known.flushed);
+        if from < self.start() || from > self.end() {
+            return Ok(false);
+        }
+        let mut sum = 0;
+        for queue in self.queues.all() {
+            let io = || StoreError::io("read", self.queues.root().join(&queue.topic));
+            let Some(end) = self.verified_end(&queue, known.queues_durable).map_err(io())? else { return Ok(false) };
+            sum ^= queue.fingerprint_at(end);
+            if !self.borders_fit(&queue, end).map_err(io())? {
+                return Ok(false);
+            }
+        }
+        Ok(sum == known.fingerprint)
+    }
+
+    /// Behind the last entry before `bound` that the log confirms. `None` if it is hard to find.
+    fn verified_end(&self, queue: &ConsumeQueue, bound: u64) -> std::io::Result<Option<u64>> {
+        let first = queue.first_entry();
+        let mut end = end_before(queue, bound)?;
+        // Sectors that a loss of power left half written may look like entries.
+        for _ in 0..ENTRIES_TO_VERIFY {
+            if end == first {
+                return Ok(Some(end));
+            }
+            let entry = queue.slots(end - 1, 1)?.first().copied().flatten();
+            if entry.is_some_and(|entry| entry.phy.0 < bound && self.confirms(queue, end - 1, entry)) {
+                return Ok(Some(end));
+            }
+            end -= 1;
+        }
+        Ok(None)
+    }
+
+    /// Whether the first and last entry of every file are what the log says.
+    fn borders_fit(&self, queue: &ConsumeQueue, end: u64) -> std::io::Result<bool> {
+        let per_file = self.queues.file_bytes() / CqEntry::SIZE_BYTES;
+        let mut index = queue.first_entry();
+        while index < end {
+            for at in [index, (index + per_file).min(end) - 1] {
+                let fits = match queue.slots(at, 1)?.first().copied().flatten() {
+                    Some(entry) => entry.is_blank() || self.confirms(queue, at, entry),
+                    None => false,
+                };
+                if !fits {
+                    return Ok(false);
+                }
+            }
+            index += per_file;
+        }
+        Ok(true)
+    }
+
+    /// Whether the record that an entry points at is the message of that queue and offset. One that was deleted cannot
+    /// deny it.
+    fn confirms(&self, queue: &ConsumeQueue, index: u64, entry: CqEntry) -> bool {
+        if entry.phy.0 < self.start() {
+            return !entry.is_blank();
+        }
+        let Some(file) = self.segment(entry.phy.0) else { return false };
+        file.mapping.with(entry.phy.0 - file.start, file.mapping.len(), |bytes| {
+            matches!(
+                check_record(bytes, entry.phy.0, Checks::STRUCTURE),
+                Ok(Some(view)) if is_message(&view, queue, index) && view.size_bytes == entry.size_bytes
+            )
+        })
+    }
+
+    fn segment(&self, phy: u64) -> Option<&LogFile> {
+        let index = phy.checked_sub(self.start())? / self.config.commit_log_file_bytes;
+        self.log.segments.get(usize::try_from(index).ok()?)
+    }
+
+    // ---- scanning ----
+
+    /// Cuts all queues back to where the scan starts, scans, and writes the entries of what it finds.
+    async fn scan_from(&self, known: Option<Known>) -> Result<Scan, AppendError> {
+        let from = known.map_or(self.start(), |known| known.queues_durable.min(known.flushed));
+        for queue in self.queues.all() {
+            queue.cut(end_before(&queue, from)?);
+        }
+        let checks = self.checks();
+        let mut scan = Scan { end: from, last_at: None, last_store_ms: 0, stopped_by: None };
+        let mut seen = BTreeSet::new();
+        while let Some(file) = self.segment(scan.end) {
+            let run = file.mapping.with(scan.end - file.start, file.mapping.len(), |bytes| {
+                read_run(bytes, scan.end, checks, &self.config.delay_levels)
+            });
+            let Run { groups, bytes, last_at, last_store_ms, ended } = run;
+            for group in &groups {
+                self.append(group, known.is_some(), &mut seen).await?;
+            }
+            if let Some(last_at) = last_at {
+                scan.last_at = Some(scan.end + last_at);
+                scan.last_store_ms = last_store_ms;
+            }
+            scan.end += bytes;
+            if let Ended::Invalid(error) = ended {
+                scan.stopped_by = Some(error);
+                break;
+            }
+        }
+        if scan.end == from && from > 0 {
+            scan.last_store_ms = self.checkpoint.base.physic_ms;
+        }
+        Ok(scan)
+    }
+
+    /// Properties carry no checksum, so where a page may have been lost their structure must do.
+    fn checks(&self) -> Checks {
+        let body = self.config.check_crc_on_recover;
+        match self.checkpoint.known {
+            Some(known) => Checks { body, properties_from: known.flushed, properties_after_ms: i64::MIN },
+            None if self.clean => Checks { body, ..Checks::STRUCTURE },
+            None => Checks { body, properties_from: 0, properties_after_ms: self.checkpoint.base.physic_ms },
+        }
+    }
+
+    /// Writes entries. When everything is rebuilt, a queue starts where its first record in the log says, and gaps are
+    /// filled; otherwise neither may be needed.
+    async fn append(&self, group: &Group, known: bool, seen: &mut BTreeSet<(String, u32)>) -> Result<(), AppendError> {
+        let queue = self.queues.find_or_make(&group.topic, group.queue_id);
+        let max = queue.bounds().max;
+        let first = group.first.0;
+        let is_first = seen.insert((group.topic.clone(), group.queue_id));
+        if is_first && first < max {
+            if known {
+                let (topic, queue_id) = (group.topic.clone(), group.queue_id);
+                return Err(AppendError::Gap { topic, queue_id, end: max, next: first });
+            }
+            queue.cut(first.max(queue.first_entry()));
+        }
+        if first > max && !known {
+            self.queues.fill_gap(group).await?;
+        }
+        self.queues.append(group).await.map(drop)
+    }
+
+    // ---- judging the end ----
+
+    /// A log that ends before what had been on disk is damaged, not torn: later records are good.
+    async fn check_floor(&self, scan: &Scan) -> Result<(), StoreError> {
+        let durable = match self.checkpoint.known {
+            Some(known) => known.flushed,
+            None => self.record_behind(scan).await?.unwrap_or(0),
+        };
+        if scan.end >= durable {
+            return Ok(());
+        }
+        let missing = RecordError::Truncated { needed: (durable - scan.end) as usize, available: 0 };
+        let source = scan.stopped_by.clone().unwrap_or(missing);
+        let (at, durable) = (PhyOffset(scan.end), PhyOffset(durable));
+        if self.config.accept_damaged_log {
+            warn!(at = at.0, durable = durable.0, "the damaged log is cut, durable records are lost");
+            return Ok(());
+        }
+        Err(StoreError::Damaged { at, durable, source })
+    }
+
+    /// Start of a record behind the end that had been on disk by the word of the reference's checkpoint. Records older
+    /// than the last valid one are remains of an earlier life and do not count.
+    async fn record_behind(&self, scan: &Scan) -> Result<Option<u64>, StoreError> {
+        let safe_ms = self.checkpoint.base.physic_ms;
+        let had_been_durable = |view: &RecordView<'_>| view.store_ms <= safe_ms && view.store_ms >= scan.last_store_ms;
+        for file in self.log.segments.iter().filter(|file| file.end() > scan.end && safe_ms > 0) {
+            let from = (scan.end + 1).max(file.start) - file.start;
+            let io = |op| StoreError::io(op, &file.path);
+            let raw = self.files.open(&file.path, OpenOptions::READ).await.map_err(io("open"))?;
+            // Usually nothing follows, and reading that does not fill memory with pages of zeros.
+            let Some(dirt) = find_dirt(&raw, from, file.mapping.len()).map_err(io("read"))? else { continue };
+            let from = dirt.saturating_sub(8).max(from);
+            let found = file.mapping.with(from, file.mapping.len(), |bytes| {
+                (0..bytes.len().saturating_sub(8)).find(|&at| {
+                    let phy = file.start + from + at as u64;
+                    bytes[at + 4] == RECORD_MAGIC_FIRST
+                        && matches!(
+                            check_record(&bytes[at..], phy, Checks::STRUCTURE),
+                            Ok(Some(view)) if had_been_durable(&view)
+                        )
+                })
+            });
+            if let Some(at) = found {
+                return Ok(Some(file.start + from + at as u64));
+            }
+        }
+        Ok(None)
+    }
+
+    // ---- putting it right on disk ----
+
+    /// Removes and erases everything behind the end, and syncs what lies before it.
+    async fn cut_log(&mut self, scan: &Scan, nothing_happened: bool) -> Result<(), StoreError> {
+        let mut gone = std::mem::take(&mut self.log.leftovers);
+        while let Some(last) = self.log.segments.pop_if(|file| file.start > scan.end) {
+            // From the last one on: a hole in front of it would make the files before the hole unusable.
+            gone.push(last.path);
+        }
+        let mut cut = !gone.is_empty();
+        for path in gone {
+            self.remove(path).await?;
+        }
+        if let Some(last) = self.log.segments.last_mut()
+            && !nothing_happened
+        {
+            let at = scan.end - last.start;
+            let io = |op| StoreError::io(op, last.path.clone());
+            let file = self.files.open(&last.path, OpenOptions::READ).await.map_err(io("open"))?;
+            if find_dirt(&file, at, last.mapping.len()).map_err(io("read"))?.is_some() {
+                let mapping = last.mapping.rewind(at).await.map_err(io("rewrite"))?;
+                last.mapping = mapping;
+                cut = true;
+            }
+        }
+        if cut {
+            host::point!("store.truncated", scan.end);
+        }
+        if let Some(last) = self.log.segments.last() {
+            last.reserve(self.files).await.map_err(StoreError::io("reserve space for", &last.path))?;
+        }
+        let durable = self.checkpoint.known.map_or(0, |known| known.flushed);
+        for file in self.log.segments.iter().filter(|file| file.end() > durable) {
+            let (from, to) = (durable.max(file.start), scan.end.min(file.end()));
+            if from < to {
+                let (from, to) = (from - file.start, to - file.start);
+                file.mapping.sync(from, to).await.map_err(StoreError::io("sync", &file.path))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Erases what queues hold behind their ends, syncs them, and finds their first messages.
+    async fn finish_queues(&self, scan: &Scan, nothing_happened: bool) -> Result<(), StoreError> {
+        let start = self.start();
+        for queue in self.queues.all() {
+            let io = |op| StoreError::io(op, self.queues.root().join(&queue.topic));
+            let (first, max) = (queue.first_entry(), queue.bounds().max);
+            let end = queue.partition(first, max, |entry| entry.is_none_or(|entry| entry.phy.0 >= scan.end));
+            queue.cut(end.map_err(io("read"))?);
+            if !nothing_happened {
+                queue.seal(self.files).await.map_err(io("erase"))?;
+            }
+            queue.correct_min(start).map_err(io("read"))?;
+        }
+        self.queues.flush(0).await.map_err(StoreError::io("sync", self.queues.root()))?;
+        self.queues.start_at(scan.end, scan.last_store_ms);
+        Ok(())
+    }
+
+    async fn remove(&self, path: PathBuf) -> Result<(), StoreError> {
+        warn!(path = %path.display(), "removed, it holds nothing valid");
+        self.files.remove_file(&path).await.map_err(StoreError::io("remove", &path))?;
+        let dir = path.parent().unwrap_or(&path);
+        self.files.sync_dir(dir).await.map_err(StoreError::io("sync", dir))
+    }
+}
+
+/// First byte of the magic of a record.
+const RECORD_MAGIC_FIRST: u8 = 0xDA;
+
+fn is_message(view: &RecordView<'_>, queue: &ConsumeQueue, index: u64) -> bool {
+    view.topic == queue.topic && view.queue_id == queue.queue_id && view.queue_offset.0 == index
+}
+
+/// Behind the last entry of a queue whose message lies before `bound`, taking entries to be in order.
+fn end_before(queue: &ConsumeQueue, bound: u64) -> std::io::Result<u64> {
+    queue.partition(queue.first_entry(), queue.capacity(), |entry| entry.is_none_or(|entry| entry.phy.0 >= bound))
+}

@@ -1,0 +1,45 @@
+//! A background task that stops when it is asked to, at a place of its own choice.
+
+use std::future::Future;
+
+use host::{Host, task::JoinHandle};
+use tokio::sync::watch;
+
+/// Aborts its task when it is dropped without having been stopped, as a crash does.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    stop: watch::Sender<bool>,
+    task: JoinHandle<()>,
+}
+
+/// What a task asks whether it should stop.
+pub(crate) type Stop = watch::Receiver<bool>;
+
+impl Worker {
+    pub(crate) fn start<F>(host: &Host, name: &'static str, run: impl FnOnce(Stop) -> F) -> Worker
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let (stop, stopped) = watch::channel(false);
+        Worker { stop, task: host.spawn(name, run(stopped)) }
+    }
+
+    /// Asks the task to stop and waits until it has.
+    pub(crate) async fn stop(mut self) {
+        self.stop.send_replace(true);
+        // A panic has been reported to the machine, which is stopping the node.
+        let _ = (&mut self.task).await;
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Waits until the task should stop.
+pub(crate) async fn stopped(stop: &mut Stop) {
+    // An error means that the owner is gone, which is a reason to stop too.
+    let _ = stop.wait_for(|&stop| stop).await;
+}

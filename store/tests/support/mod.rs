@@ -1,0 +1,109 @@
+//! What the tests of the store share.
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use message::{Draft, PhyOffset, QueueOffset, StoredMessage, SysFlag};
+use staticfire_store::{GetRequest, GetResult, Store, StoreConfig};
+
+/// Runs `test` on the real machine, with a directory of its own.
+pub fn on_machine<F: Future<Output = ()> + Send + 'static>(test: impl FnOnce(PathBuf) -> F) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
+    host::real::run("test", |_| test(path)).unwrap();
+}
+
+/// Small files, so that a few hundred messages cross their borders.
+pub fn config(root: &Path) -> StoreConfig {
+    StoreConfig { commit_log_file_bytes: 16 << 10, consume_queue_file_bytes: 2000, ..StoreConfig::new(root) }
+}
+
+/// A message whose content follows from a number.
+pub struct Text {
+    pub topic: String,
+    pub queue_id: u32,
+    pub body: String,
+    pub properties: String,
+}
+
+impl Text {
+    pub fn new(topic: &str, queue_id: u32, number: u32) -> Text {
+        Text {
+            topic: topic.to_owned(),
+            queue_id,
+            body: format!("message {number} {}", "x".repeat(number as usize % 50)),
+            properties: format!("TAGS\u{1}t{}\u{2}KEYS\u{1}k{number}\u{2}", number % 4),
+        }
+    }
+
+    pub fn draft(&self) -> Draft<'_> {
+        Draft {
+            topic: &self.topic,
+            queue_id: self.queue_id,
+            flag: 0,
+            sys_flag: SysFlag(0),
+            born_ms: 1,
+            born_host: "10.0.0.9:50000".parse().unwrap(),
+            store_host: "10.0.0.1:10911".parse().unwrap(),
+            reconsume_times: 0,
+            prepared_phy: PhyOffset(0),
+            body: self.body.as_bytes(),
+            properties: &self.properties,
+        }
+    }
+}
+
+/// Waits until everything that was put can be read.
+pub async fn settle(store: &Store) {
+    let host = host::Host::current();
+    for _ in 0..1000 {
+        if store.dispatch_behind_bytes() == 0 {
+            return;
+        }
+        host.sleep(std::time::Duration::from_millis(5)).await;
+    }
+    panic!("still {} bytes behind", store.dispatch_behind_bytes());
+}
+
+pub fn get(store: &Store, topic: &str, queue_id: u32, offset: u64) -> GetResult {
+    store.get(&GetRequest {
+        topic,
+        queue_id,
+        offset: QueueOffset(offset),
+        max_count: 32,
+        max_bytes: 1 << 20,
+        filter: None,
+    })
+}
+
+/// All messages of a queue, from its minimum on.
+pub fn read_all(store: &Store, topic: &str, queue_id: u32) -> Vec<StoredMessage> {
+    let mut all = Vec::new();
+    let mut offset = store.min_offset(topic, queue_id);
+    let max = store.max_offset(topic, queue_id);
+    while offset < max {
+        let result = get(store, topic, queue_id, offset.0);
+        assert!(result.next > offset, "no progress at {offset:?}: {result:?}");
+        for records in &result.records {
+            all.extend(StoredMessage::decode_all(Bytes::clone(records)).unwrap());
+        }
+        offset = result.next;
+    }
+    all
+}
+
+/// Copies a directory with all that is in it.
+pub fn copy_dir(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy_dir(&entry.path(), &target);
+        } else {
+            // Written anew, so that the copy of a read-only file can be changed.
+            std::fs::write(target, std::fs::read(entry.path()).unwrap()).unwrap();
+        }
+    }
+}
