@@ -278,7 +278,8 @@ impl<'de> Deserializer<'de> for Json {
             Json::String(text) if text.trim_start().starts_with('{') => {
                 parse(text.as_bytes())?.deserialize_any(visitor)
             }
-            other => other.deserialize_any(visitor),
+            Json::Object(_) => self.deserialize_any(visitor),
+            other => Err(de::Error::invalid_type(other.kind(), &visitor)),
         }
     }
 
