@@ -223,17 +223,18 @@ impl Producer {
         Ok(acknowledged)
     }
 
-    /// Hands a message to the connection and does not wait for an answer: nobody tells whether it was stored.
+    /// Hands a message to the connection and does not wait for an answer: nobody tells whether it was stored, and not
+    /// even whether the connection could be made.
     ///
     /// # Errors
-    /// Only what fails before: a bad message, no route, no connection.
+    /// Only what fails before: a bad message, no route, too much on its way.
     pub async fn send_oneway(&self, message: Message) -> Result<(), SendError> {
         let prepared = self.prepare(message).map_err(SendError::unsent)?;
         let timeout = self.settings.send_timeout;
         let sending = async {
             let list = self.core.publish_list(&prepared.topic).await?;
             let queue = list.next(None).ok_or_else(|| no_route(&prepared))?;
-            self.core.send_oneway(self.call(&prepared, queue), timeout).await
+            self.core.send_oneway(self.call(&prepared, queue)).await
         };
         let sent = self.core.host().timeout(timeout, sending).await;
         sent.unwrap_or(Err(ClientError::Deadline)).map_err(|cause| SendError {

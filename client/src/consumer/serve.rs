@@ -6,6 +6,7 @@ use bytes::Bytes;
 use host::Host;
 use message::{QueueOffset, StoredMessage};
 use remoting::{
+    ConsumeMessageDirectlyRequestHeader, GetConsumerRunningInfoRequestHeader, GetConsumerStatusRequestHeader, Reply,
     Request, Response, ResponseCode,
     body::{
         Body, ConsumeMessageDirectlyResult, ConsumeResult, ConsumerRunningInfo, ConsumerStatus,
@@ -21,34 +22,33 @@ use super::{
 };
 use crate::{core::subscription_data, message_view::MessageView, queue::MessageQueue};
 
-/// Answers a request of a broker; `None` if it is one that nobody answers.
-pub(crate) async fn serve(host: &Host, member: &Member, request: Request, body: Bytes) -> Option<Response> {
+/// Answers a request of a broker.
+pub(crate) fn serve(host: &Host, member: &Arc<Member>, request: Request, body: Bytes) -> Reply {
     let group = &*member.settings.group;
-    let unknown = |asked: &str| (asked != group).then(|| unknown_group(asked));
     match request {
         Request::NotifyConsumerIdsChanged(header) => {
             if header.consumer_group == group {
                 member.rebalance_soon.notify_one();
             }
-            None
+            Reply::None
         }
         Request::ResetConsumerClientOffset(header) => {
             if header.group == group {
                 reset(member, &body);
             }
-            None
+            Reply::None
         }
-        Request::GetConsumerStatusFromClient(header) => {
-            Some(unknown(&header.group).unwrap_or_else(|| status(member, &header.topic)))
+        Request::GetConsumerStatusFromClient(header) if header.group == group => status(member, &header.topic).into(),
+        Request::GetConsumerRunningInfo(header) if header.consumer_group == group => running_info(host, member).into(),
+        Request::ConsumeMessageDirectly(header) if header.consumer_group == group => {
+            Reply::later(consume_directly(host.clone(), Arc::clone(member), header.broker_name, body))
         }
-        Request::GetConsumerRunningInfo(header) => {
-            Some(unknown(&header.consumer_group).unwrap_or_else(|| running_info(host, member)))
+        Request::GetConsumerStatusFromClient(GetConsumerStatusRequestHeader { group: asked, .. })
+        | Request::GetConsumerRunningInfo(GetConsumerRunningInfoRequestHeader { consumer_group: asked, .. })
+        | Request::ConsumeMessageDirectly(ConsumeMessageDirectlyRequestHeader { consumer_group: asked, .. }) => {
+            unknown_group(&asked).into()
         }
-        Request::ConsumeMessageDirectly(header) => Some(match unknown(&header.consumer_group) {
-            Some(refusal) => refusal,
-            None => consume_directly(host, member, header.broker_name.as_deref(), body).await,
-        }),
-        other => Some(Response::not_supported(other.code() as i32)),
+        other => Response::not_supported(other.code().number()).into(),
     }
 }
 
@@ -121,7 +121,7 @@ fn queue_info(host: &Host, progress: &QueueProgress) -> ProcessQueueInfo {
 }
 
 /// Has the listener consume one message that an administrator chose. Nothing else follows from its answer.
-async fn consume_directly(host: &Host, member: &Member, broker: Option<&str>, mut body: Bytes) -> Response {
+async fn consume_directly(host: Host, member: Arc<Member>, broker: Option<String>, mut body: Bytes) -> Response {
     let bad = |reason: String| Response::failure(ResponseCode::SYSTEM_ERROR, reason);
     let stored = match StoredMessage::decode(&mut body) {
         Ok(stored) => stored,

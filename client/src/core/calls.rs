@@ -202,10 +202,10 @@ impl ClientCore {
     }
 
     /// Sends a message without waiting for an answer.
-    pub(crate) async fn send_oneway(&self, call: SendCall<'_>, timeout: Duration) -> Result<(), ClientError> {
+    pub(crate) async fn send_oneway(&self, call: SendCall<'_>) -> Result<(), ClientError> {
         let addr = self.master(call.queue).await?;
         let (request, body) = send_request(call);
-        self.rpc.oneway(&addr, request, body, timeout).await
+        self.rpc.oneway(&addr, request, body)
     }
 
     // ---- consuming ----

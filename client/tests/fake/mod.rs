@@ -1,0 +1,408 @@
+//! A broker and name server in one, as small as the tests allow: it keeps messages and offsets in memory and does what
+//! a test tells it to do.
+
+#![allow(dead_code, reason = "each test program uses a part of it")]
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    net::SocketAddr,
+    sync::{Arc, Mutex, MutexGuard},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use message::{Draft, PhyOffset, QueueOffset, Stamp, SysFlag};
+use remoting::{
+    ConsumerGroupRequestHeader, GetMinOffsetRequestHeader, Handler, Inbound, OffsetResponseHeader, Payload, Peer,
+    PullMessageRequestHeader, PullMessageResponseHeader, Reply, Request, Response, ResponseCode,
+    SendMessageRequestHeader, SendMessageResponseHeader, Server, ServerConfig,
+    body::{Body, BrokerData, ConsumerList, HeartbeatData, QueueData, TopicRouteData},
+};
+use tokio::sync::Notify;
+
+/// What becomes of the next send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// It is not stored, and this is the answer.
+    Refuse(ResponseCode),
+    /// It is stored, and this is the answer.
+    Store(ResponseCode),
+    /// It is stored and never answered.
+    Swallow,
+}
+
+/// What a group did, as the broker saw it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SentBack {
+    pub phy: i64,
+    pub level: i32,
+}
+
+#[derive(Default)]
+struct State {
+    /// Messages of each queue of each topic.
+    queues: BTreeMap<(String, i32), Vec<Bytes>>,
+    /// The first offset that is still there.
+    min: i64,
+    offsets: BTreeMap<(String, String, i32), i64>,
+    commits: Vec<i64>,
+    members: BTreeMap<String, BTreeMap<String, Peer>>,
+    fates: VecDeque<Fate>,
+    always: Option<Fate>,
+    sent_back: Vec<SentBack>,
+    refuse_send_back: bool,
+    retry_copies: Vec<SendMessageRequestHeader>,
+    sends: Vec<SendMessageRequestHeader>,
+}
+
+pub struct Fake {
+    pub name: String,
+    queues: i32,
+    state: Mutex<State>,
+    grown: Arc<Notify>,
+    /// All brokers of the cluster, for routes.
+    cluster: Mutex<Vec<(String, SocketAddr)>>,
+}
+
+/// Starts brokers with these names; each also answers for routes. Gives back their servers, which must be kept.
+pub async fn cluster(names: &[&str], queues: i32) -> (Vec<Arc<Fake>>, Vec<Server>, Vec<String>) {
+    let mut fakes = Vec::new();
+    let mut servers = Vec::new();
+    let mut addrs = Vec::new();
+    for name in names {
+        let fake = Arc::new(Fake {
+            name: (*name).to_owned(),
+            queues,
+            state: Mutex::default(),
+            grown: Arc::new(Notify::new()),
+            cluster: Mutex::default(),
+        });
+        let handler = Arc::new(Shared(Arc::clone(&fake)));
+        let listen: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        let server = Server::start(ServerConfig::new([listen]), handler).await.unwrap();
+        addrs.push(((*name).to_owned(), server.local_addrs()[0]));
+        fakes.push(fake);
+        servers.push(server);
+    }
+    for fake in &fakes {
+        *fake.cluster.lock().unwrap() = addrs.clone();
+    }
+    let name_servers = addrs.iter().map(|(_, addr)| addr.to_string()).collect();
+    (fakes, servers, name_servers)
+}
+
+impl Fake {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    /// From now on every send ends like this.
+    pub fn always(&self, fate: Fate) {
+        self.state().always = Some(fate);
+    }
+
+    /// The next send ends like this.
+    pub fn next(&self, fate: Fate) {
+        self.state().fates.push_back(fate);
+    }
+
+    /// Stores a message directly.
+    pub fn put(&self, topic: &str, queue: i32, body: &str, tag: Option<&str>) {
+        let mut message = message::Message::new(topic, body.to_owned());
+        if let Some(tag) = tag {
+            message = message.with_tags(tag).unwrap();
+        }
+        self.append(topic, queue, 0, 0, message.properties.as_encoded(), body.as_bytes());
+    }
+
+    pub fn stored(&self, topic: &str) -> usize {
+        self.state().queues.iter().filter(|((of, _), _)| of == topic).map(|(_, queue)| queue.len()).sum()
+    }
+
+    pub fn sends(&self) -> Vec<SendMessageRequestHeader> {
+        self.state().sends.clone()
+    }
+
+    pub fn sent_back(&self) -> Vec<SentBack> {
+        self.state().sent_back.clone()
+    }
+
+    pub fn refuse_send_back(&self) {
+        self.state().refuse_send_back = true;
+    }
+
+    pub fn retry_copies(&self) -> Vec<SendMessageRequestHeader> {
+        self.state().retry_copies.clone()
+    }
+
+    pub fn offset(&self, group: &str, topic: &str, queue: i32) -> Option<i64> {
+        self.state().offsets.get(&(group.to_owned(), topic.to_owned(), queue)).copied()
+    }
+
+    pub fn set_offset(&self, group: &str, topic: &str, queue: i32, offset: i64) {
+        self.state().offsets.insert((group.to_owned(), topic.to_owned(), queue), offset);
+    }
+
+    pub fn commits(&self) -> Vec<i64> {
+        self.state().commits.clone()
+    }
+
+    pub fn members(&self, group: &str) -> BTreeSet<String> {
+        self.state().members.get(group).into_iter().flat_map(BTreeMap::keys).cloned().collect()
+    }
+
+    fn append(&self, topic: &str, queue: i32, flag: i32, sys_flag: i32, properties: &str, body: &[u8]) -> i64 {
+        let mut state = self.state();
+        let entries = state.queues.entry((topic.to_owned(), queue)).or_default();
+        let offset = entries.len() as u64;
+        let draft = Draft {
+            topic,
+            queue_id: queue as u32,
+            flag,
+            sys_flag: SysFlag(sys_flag),
+            born_ms: 1,
+            born_host: "127.0.0.1:1".parse().unwrap(),
+            store_host: "127.0.0.1:2".parse().unwrap(),
+            reconsume_times: 0,
+            prepared_phy: PhyOffset(0),
+            body,
+            properties,
+        };
+        let mut record = Vec::new();
+        draft.encode(&mut record).unwrap();
+        let phy = PhyOffset(offset * 1000);
+        message::stamp(&mut record, Stamp { queue_offset: QueueOffset(offset), phy, store_ms: 2 });
+        entries.push(Bytes::from(record));
+        drop(state);
+        self.grown.notify_waiters();
+        offset as i64
+    }
+
+    fn send(&self, header: SendMessageRequestHeader, body: &[u8]) -> Reply {
+        let fate = {
+            let mut state = self.state();
+            state.sends.push(header.clone());
+            if header.topic.starts_with("%RETRY%") {
+                state.retry_copies.push(header.clone());
+            }
+            state.fates.pop_front().or(state.always).unwrap_or(Fate::Store(ResponseCode::SUCCESS))
+        };
+        if let Fate::Refuse(code) = fate {
+            return Response::failure(code, "refused by the test").into();
+        }
+        let properties = header.properties.as_deref().unwrap_or_default();
+        let items = if header.batch == Some(true) {
+            message::decode_batch(body).unwrap().into_iter().map(|item| (item.body, item.properties)).collect()
+        } else {
+            vec![(body, properties)]
+        };
+        let ids = vec!["7F00000100002A9F0000000000000000"; items.len()].join(",");
+        let mut first = None;
+        for (body, properties) in items {
+            let offset = self.append(&header.topic, header.queue_id, header.flag, header.sys_flag, properties, body);
+            first.get_or_insert(offset);
+        }
+        match fate {
+            Fate::Swallow => Reply::later(std::future::pending()),
+            Fate::Store(code) => Response::success()
+                .with_code(code)
+                .with_header(&SendMessageResponseHeader {
+                    msg_id: ids,
+                    queue_id: header.queue_id,
+                    queue_offset: first.unwrap_or(0),
+                    transaction_id: None,
+                    batch_uniq_id: None,
+                    recall_handle: None,
+                    msg_region: Some("DefaultRegion".to_owned()),
+                    trace_on: Some(true),
+                })
+                .into(),
+            Fate::Refuse(_) => unreachable!("handled above"),
+        }
+    }
+
+    fn route(&self, topic: &str) -> Response {
+        // Retry topics exist once a member has introduced itself.
+        let known =
+            !topic.starts_with("%RETRY%") || self.state().members.contains_key(topic.trim_start_matches("%RETRY%"));
+        if !known || topic == "unknown" || topic == "TBW102" {
+            return Response::failure(ResponseCode::TOPIC_NOT_EXIST, "no such topic");
+        }
+        let cluster = self.cluster.lock().unwrap();
+        let queues = if topic.starts_with("%RETRY%") { 1 } else { self.queues };
+        let route = TopicRouteData {
+            broker_datas: cluster
+                .iter()
+                .map(|(name, addr)| BrokerData {
+                    broker_name: name.clone(),
+                    cluster: "c".to_owned(),
+                    broker_addrs: BTreeMap::from([(0, addr.to_string())]),
+                    ..BrokerData::default()
+                })
+                .collect(),
+            queue_datas: cluster
+                .iter()
+                .map(|(name, _)| QueueData {
+                    broker_name: name.clone(),
+                    read_queue_nums: queues,
+                    write_queue_nums: queues,
+                    perm: 6,
+                    ..QueueData::default()
+                })
+                .collect(),
+            ..TopicRouteData::default()
+        };
+        Response::success().with_body(route.encode())
+    }
+
+    fn heartbeat(&self, peer: &Peer, body: &Bytes) {
+        let data = HeartbeatData::decode(body).unwrap();
+        for consumer in data.consumer_data_set {
+            let joined = self
+                .state()
+                .members
+                .entry(consumer.group_name.clone())
+                .or_default()
+                .insert(data.client_id.clone(), peer.clone());
+            if joined.is_none() {
+                self.notify(&consumer.group_name);
+            }
+        }
+    }
+
+    fn notify(&self, group: &str) {
+        let peers: Vec<Peer> =
+            self.state().members.get(group).into_iter().flat_map(BTreeMap::values).cloned().collect();
+        for peer in peers {
+            let header = ConsumerGroupRequestHeader { consumer_group: group.to_owned() };
+            // A connection that has just ended needs no notification.
+            drop(peer.send_one_way(Request::NotifyConsumerIdsChanged(header), Payload::EMPTY));
+        }
+    }
+
+    /// The answer to a pull as things stand; `None` if there is nothing yet.
+    fn pull_now(&self, header: &PullMessageRequestHeader) -> Option<Response> {
+        let state = self.state();
+        let empty = Vec::new();
+        let entries = state.queues.get(&(header.topic.clone(), header.queue_id)).unwrap_or(&empty);
+        let max = entries.len() as i64;
+        let (code, next, body) = if header.queue_offset < state.min {
+            (ResponseCode::PULL_OFFSET_MOVED, state.min, Vec::new())
+        } else if header.queue_offset > max {
+            (ResponseCode::PULL_OFFSET_MOVED, max, Vec::new())
+        } else if header.queue_offset == max {
+            return None;
+        } else {
+            let from = header.queue_offset as usize;
+            let to = entries.len().min(from + header.max_msg_nums as usize);
+            (ResponseCode::SUCCESS, to as i64, entries[from..to].to_vec())
+        };
+        let fields = PullMessageResponseHeader {
+            suggest_which_broker_id: 0,
+            next_begin_offset: next,
+            min_offset: state.min,
+            max_offset: max,
+            offset_delta: None,
+            topic_sys_flag: None,
+            group_sys_flag: None,
+            forbidden_type: None,
+        };
+        Some(Response::success().with_code(code).with_header(&fields).with_body(body))
+    }
+
+    fn commit(&self, group: &str, topic: &str, queue: i32, offset: i64) {
+        let mut state = self.state();
+        state.commits.push(offset);
+        state.offsets.insert((group.to_owned(), topic.to_owned(), queue), offset);
+    }
+}
+
+/// The handler; a type of its own because pulls that are held need the broker.
+struct Shared(Arc<Fake>);
+
+impl Handler for Shared {
+    fn handle(&self, peer: &Peer, inbound: Inbound) -> Reply {
+        let fake = &self.0;
+        match inbound.request {
+            Request::GetRouteInfoByTopic(header) => fake.route(&header.topic).into(),
+            Request::HeartBeat(_) => {
+                fake.heartbeat(peer, &inbound.body);
+                Response::success().into()
+            }
+            Request::UnregisterClient(header) => {
+                if let Some(group) = header.consumer_group {
+                    fake.state().members.entry(group.clone()).or_default().remove(&header.client_id);
+                    fake.notify(&group);
+                }
+                Response::success().into()
+            }
+            Request::GetConsumerListByGroup(header) => {
+                let ids = fake.members(&header.consumer_group).into_iter().collect();
+                Response::success().with_body(ConsumerList { consumer_id_list: ids }.encode()).into()
+            }
+            Request::SendMessageV2(header) | Request::SendBatchMessage(header) => fake.send(header, &inbound.body),
+            Request::PullMessage(header) => {
+                if header.sys_flag & 1 != 0 {
+                    fake.commit(&header.consumer_group, &header.topic, header.queue_id, header.commit_offset);
+                }
+                let fake = Arc::clone(fake);
+                Reply::later(async move {
+                    loop {
+                        let grown = fake.grown.notified();
+                        match fake.pull_now(&header) {
+                            Some(response) => return response,
+                            None => grown.await,
+                        }
+                    }
+                })
+            }
+            Request::QueryConsumerOffset(header) => {
+                match fake.offset(&header.consumer_group, &header.topic, header.queue_id) {
+                    Some(offset) => Response::success().with_header(&OffsetResponseHeader { offset }).into(),
+                    None => Response::failure(ResponseCode::QUERY_NOT_FOUND, "none").into(),
+                }
+            }
+            Request::UpdateConsumerOffset(header) => {
+                let (queue, offset) = (header.queue_id.unwrap(), header.commit_offset.unwrap());
+                fake.commit(&header.consumer_group, &header.topic, queue, offset);
+                Response::success().into()
+            }
+            Request::GetMaxOffset(header) => {
+                let offset = fake.state().queues.get(&(header.topic, header.queue_id)).map_or(0, Vec::len) as i64;
+                Response::success().with_header(&OffsetResponseHeader { offset }).into()
+            }
+            Request::GetMinOffset(GetMinOffsetRequestHeader { .. }) => {
+                let offset = fake.state().min;
+                Response::success().with_header(&OffsetResponseHeader { offset }).into()
+            }
+            Request::ConsumerSendMsgBack(header) => {
+                let mut state = fake.state();
+                if state.refuse_send_back {
+                    return Response::failure(ResponseCode::SYSTEM_ERROR, "refused by the test").into();
+                }
+                state.sent_back.push(SentBack { phy: header.offset, level: header.delay_level });
+                Response::success().into()
+            }
+            other => Response::not_supported(other.code().number()).into(),
+        }
+    }
+}
+
+/// Runs a test as a node of the real machine.
+pub fn on_node<F>(test: impl FnOnce(host::Host) -> F)
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    host::real::run("test", test).unwrap();
+}
+
+/// Waits until something holds, for ten seconds at most.
+pub async fn until(host: &host::Host, what: &str, mut holds: impl FnMut() -> bool) {
+    for _ in 0..1000 {
+        if holds() {
+            return;
+        }
+        host.sleep(Duration::from_millis(10)).await;
+    }
+    panic!("not within ten seconds: {what}");
+}
