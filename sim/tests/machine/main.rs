@@ -5,6 +5,8 @@ extern crate staticfire_sim as sim;
 
 mod clocks;
 mod lives;
+mod replay;
+mod sockets;
 
 use std::{
     future::Future,
@@ -86,4 +88,20 @@ impl<T: Clone> Seen<T> {
     fn all(&self) -> Vec<T> {
         self.0.lock().unwrap().clone()
     }
+}
+
+/// Adds a node with a process that does nothing, and lends its host: tests act in its name from the supervisor.
+async fn boot(stand: &Stand, name: &str, last: u8) -> (NodeId, Host) {
+    let node = add(stand, name, last);
+    (node, process(stand, node).await)
+}
+
+/// Starts such a process, and with it a new life.
+async fn process(stand: &Stand, node: NodeId) -> Host {
+    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    spawn_on(stand, node, move |host| {
+        tell.send(host).expect("the supervisor waits for it");
+        async {}
+    });
+    told.recv().await.expect("the process starts")
 }
