@@ -32,6 +32,8 @@ pub(crate) struct GroupCommit {
     waiters: Mutex<VecDeque<Waiter>>,
     /// There is something to flush.
     pub(crate) wake: Notify,
+    /// There is someone who wants it flushed now.
+    demand: Notify,
 }
 
 struct Waiter {
@@ -50,6 +52,7 @@ impl GroupCommit {
             timeout: config.sync_flush_timeout,
             waiters: Mutex::default(),
             wake: Notify::new(),
+            demand: Notify::new(),
         }
     }
 
@@ -58,6 +61,11 @@ impl GroupCommit {
         if self.mode == FlushDiskType::Async || host::mutant!("ack-before-flush") {
             return Durability::known(Flushed::Done);
         }
+        self.demand(end)
+    }
+
+    /// Waits until the log up to `end` is on disk, whatever the settings, and sees to it that this happens now.
+    pub(crate) fn demand(&self, end: u64) -> Durability {
         let (tell, told) = oneshot::channel();
         {
             // Under the lock: whoever flushed up to `end` meanwhile has told its waiters, or will find this one.
@@ -70,7 +78,7 @@ impl GroupCommit {
             }
             waiters.push_back(Waiter { end, deadline: self.host.now() + self.timeout, tell });
         }
-        self.wake.notify_one();
+        self.demand.notify_one();
         Durability::waiting(told)
     }
 
@@ -127,6 +135,7 @@ impl Flusher {
     pub(crate) async fn run_sync(self, mut stop: Stop) {
         loop {
             host::select! {
+                () = self.group.demand.notified() => {}
                 () = self.group.wake.notified() => {}
                 () = stopped(&mut stop) => break,
             }
@@ -139,15 +148,15 @@ impl Flusher {
     pub(crate) async fn run_async(self, mut stop: Stop, pace: FlushPace) {
         let mut thorough_at = self.host.now() + pace.thorough_interval;
         loop {
-            if self.log.written() == self.log.flushed() || self.gate.is_fenced() {
-                host::select! {
-                    () = stopped(&mut stop) => break,
-                    () = self.group.wake.notified() => {}
-                }
-            }
+            let is_clean = self.log.written() == self.log.flushed() || self.gate.is_fenced();
             host::select! {
                 () = stopped(&mut stop) => break,
-                () = self.host.sleep(pace.interval) => {}
+                () = self.group.demand.notified() => {
+                    self.flush().await;
+                    continue;
+                }
+                () = self.group.wake.notified(), if is_clean => continue,
+                () = self.host.sleep(pace.interval), if !is_clean => {}
             }
             let pages = self.log.written() / PAGE_BYTES - self.log.flushed() / PAGE_BYTES;
             let thorough = self.host.now() >= thorough_at;

@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 use tracing::warn;
 
 use crate::{
-    BatchPut, Durability, FlushDiskType, Put, PutError, StoreConfig, StoreError, WriteBlock,
+    BatchPut, Durability, FlushDiskType, Flushed, Put, PutError, StoreConfig, StoreError, WriteBlock,
     checkpoint::{Checkpoint, FlushedMark, Known},
     checkpointer::{Checkpointer, QueuePace},
     commit_log::{CommitLog, Entry},
@@ -197,6 +197,12 @@ impl Store {
     /// that covers it under sync flush, at most `syncFlushTimeout`. Whoever does not want to wait does not ask.
     pub fn durability(&self, end: PhyOffset) -> Durability {
         self.group.durability(end.0)
+    }
+
+    /// Brings everything appended so far to disk now, whatever the flush settings, and returns when it is there, at
+    /// most `syncFlushTimeout` later. Offsets that are made durable afterwards cannot lead the log (SF14).
+    pub async fn flush(&self) -> Flushed {
+        self.group.demand(self.log.written()).await
     }
 
     fn check_writable(&self) -> Result<(), WriteBlock> {

@@ -107,3 +107,17 @@ pub fn copy_dir(from: &Path, to: &Path) {
         }
     }
 }
+
+/// Every file under a directory with its content, except `lock`.
+pub fn snapshot(dir: &Path) -> std::collections::BTreeMap<PathBuf, Vec<u8>> {
+    let mut all = std::collections::BTreeMap::new();
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            all.extend(snapshot(&path));
+        } else if path.file_name().unwrap() != "lock" {
+            all.insert(path.clone(), std::fs::read(path).unwrap());
+        }
+    }
+    all
+}
