@@ -240,8 +240,14 @@ impl Recovery<'_> {
                 let (topic, queue_id) = (group.topic.clone(), group.queue_id);
                 return Err(AppendError::Gap { topic, queue_id, end: max, next: first });
             }
-            queue.cut(first.max(queue.first_entry()));
+            if first < queue.first_entry() {
+                // Its first files are missing. All later entries are of later records, which will come.
+                queue.clear(self.files).await?;
+            } else {
+                queue.cut(first);
+            }
         }
+        let max = queue.bounds().max;
         if first > max && !known {
             self.queues.fill_gap(group).await?;
         }

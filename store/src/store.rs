@@ -344,6 +344,10 @@ impl Parts {
             fingerprint: durable.fingerprint,
             clean: false,
         };
+        // A new store has its first file from the start. If it cannot be made, the file maker goes on trying.
+        if let Err(error) = log.make_spare().await {
+            warn!(error = &error as &dyn std::error::Error, "the first log file cannot be made");
+        }
         let path = checkpoint.path().to_owned();
         checkpoint.write(base, known).await.map_err(StoreError::io("write", path))?;
         let gate = Arc::new(Gate::default());
