@@ -1,6 +1,9 @@
 //! Open files and mappings of one life.
 
-use std::{io, path::PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
 use bytes::Bytes;
 use host::{
@@ -9,8 +12,7 @@ use host::{
 };
 
 use super::{
-    State, Surroundings, device::Request, errno, handle::DiskHandle, journal::Ino, names::Body, page_set::pages_of,
-    pages::PAGE_BYTES,
+    State, device::Request, errno, handle::DiskHandle, journal::Ino, names::Body, page_set::pages_of, pages::PAGE_BYTES,
 };
 
 pub(super) struct SimFile {
@@ -188,15 +190,13 @@ impl RawMapping for SimMapping {
 
     fn rewind(&self, keep: u64) -> BoxFuture<io::Result<Box<dyn RawMapping>>> {
         self.check(0, keep);
-        let (handle, old, path, len) = (self.handle.clone(), self.ino, self.path.clone(), self.len);
         // The mapping may be dropped before the future ends; its file must not be forgotten meanwhile.
-        let held = OpenInode::new(&self.handle, old);
+        let held = OpenInode::new(&self.handle, self.ino);
+        let rewind =
+            Rewind { handle: self.handle.clone(), old: self.ino, path: self.path.clone(), keep, len: self.len };
         Box::pin(async move {
-            let held = held?;
-            handle.wait(Request::Flush { bytes: keep }).await?;
-            let (ino, region) = handle.with(|state| rewind(state, handle.env(), old, &path, keep, len))?;
-            drop(held);
-            Ok(Box::new(SimMapping { handle, ino, path, region, len }) as Box<dyn RawMapping>)
+            let _held = held?;
+            rewind.run().await
         })
     }
 }
@@ -290,31 +290,51 @@ impl Drop for Flight<'_> {
     }
 }
 
-/// Puts a new file in the place of `old`: `0..keep` copied, zeros up to `len`, everything durable.
-fn rewind(
-    state: &mut State,
-    env: &dyn Surroundings,
+/// Puts a new file in the place of `old`: `0..keep` copied, zeros up to `len`, everything durable. The steps are those
+/// of the real machine, so that a crash between them leaves the same: the old body or the new one under the name, and
+/// perhaps a file beside it.
+struct Rewind {
+    handle: DiskHandle,
     old: Ino,
-    path: &std::path::Path,
+    path: PathBuf,
     keep: u64,
     len: u64,
-) -> io::Result<(Ino, Region)> {
-    let (dir, name) = state.names.place(path)?;
-    state.check_space(pages_of(len))?;
-    let mut kept = vec![0; usize::try_from(keep).map_err(io::Error::other)?];
-    state.content(old).read(&mut kept, 0);
-    let mut content = Box::new(state.new_content());
-    let moment = state.moment(env.now());
-    content.reserve(len, moment)?;
-    content.write(0, &kept, moment)?;
-    content.force(moment.seq);
-    content.durable_reserved = content.reserved;
-    let region = content.map(len)?;
-    let ino = state.names.create(dir, &name, Body::File(content), moment.seq, env.wall_ms());
-    let durability = state.settings.durability;
-    state.names.flush_dir(dir, moment.seq, durability);
-    state.names.open_handle(ino);
-    state.names.recharge(ino);
-    state.counters.flushes += 1;
-    Ok((ino, region))
+}
+
+impl Rewind {
+    async fn run(self) -> io::Result<Box<dyn RawMapping>> {
+        let mut beside = self.path.clone().into_os_string();
+        beside.push(".rewind");
+        let beside = PathBuf::from(beside);
+        let (ino, region) = self.handle.with(|state| self.prepare(state, &beside))?;
+        let (handle, len) = (self.handle.clone(), self.len);
+        let mapping = SimMapping { handle, ino, path: self.path.clone(), region, len };
+        mapping.sync(0, len).await?;
+        let renamed = self.handle.with(|state| {
+            let (from, to) = (state.names.place(&beside)?, state.names.place(&self.path)?);
+            let moment = state.moment(self.handle.env().now());
+            state.names.rename(from, to, moment.seq)
+        });
+        renamed?;
+        self.handle.sync_dir(self.path.parent().unwrap_or(Path::new("/")).to_owned()).await?;
+        Ok(Box::new(mapping))
+    }
+
+    /// Creates the new body beside the file, mapped.
+    fn prepare(&self, state: &mut State, beside: &Path) -> io::Result<(Ino, Region)> {
+        let (dir, name) = state.names.place(beside)?;
+        state.check_space(pages_of(self.len))?;
+        let mut kept = vec![0; usize::try_from(self.keep).map_err(io::Error::other)?];
+        state.content(self.old).read(&mut kept, 0);
+        let mut content = Box::new(state.new_content());
+        let env = self.handle.env();
+        let moment = state.moment(env.now());
+        content.reserve(self.len, moment)?;
+        content.write(0, &kept, moment)?;
+        let region = content.map(self.len)?;
+        let ino = state.names.create(dir, &name, Body::File(content), moment.seq, env.wall_ms());
+        state.names.open_handle(ino);
+        state.names.recharge(ino);
+        Ok((ino, region))
+    }
 }

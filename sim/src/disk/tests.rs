@@ -260,6 +260,33 @@ fn bytes_handed_out_stay_as_they_were_whatever_happens() {
 }
 
 #[test]
+fn a_crash_in_a_rewind_leaves_the_old_body_or_the_new_one() {
+    let mut seen = [false; 3];
+    for crash in 0..100 {
+        for steps in 1..4 {
+            let mut bench = bench_with(|settings| settings.timing = Timing::Ssd);
+            let file = bench.durable("/log", &[5; 2 * PAGE]);
+            let mapping = run(file.map(2 * PAGE as u64)).unwrap();
+            let mut rewind = mapping.rewind(10);
+            let mut ended = false;
+            for _ in 0..steps {
+                ended = ended || rewind.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
+            }
+            drop(rewind);
+            bench.crash(crash, None);
+            let left = bench.read("/log").unwrap();
+            let rewound = left[10..].iter().all(|&byte| byte == 0);
+            assert!(left[..10] == [5; 10] && left.len() == 2 * PAGE);
+            assert!(rewound || left[10..].iter().all(|&byte| byte == 5));
+            assert!(rewound || !ended);
+            seen[usize::from(rewound)] = true;
+            seen[2] |= bench.read("/log.rewind").is_ok();
+        }
+    }
+    assert_eq!(seen, [true; 3], "old, new, and a file left beside it");
+}
+
+#[test]
 fn a_file_that_lost_its_name_lives_until_the_last_mapping_goes() {
     let bench = bench();
     let file = bench.create("/log", &[1; PAGE]);
