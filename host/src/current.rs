@@ -57,7 +57,8 @@ impl Host {
     /// The host of the running task, or `None` outside a node.
     #[must_use]
     pub fn try_current() -> Option<Host> {
-        CURRENT.with(|current| current.borrow().clone())
+        // No host either while the thread ends and its locals are gone.
+        CURRENT.try_with(|current| current.borrow().clone()).ok().flatten()
     }
 
     /// Makes this the current host of the thread until the guard is dropped.
@@ -228,5 +229,5 @@ impl<F> Drop for Scoped<F> {
 }
 
 fn swap(host: Option<Host>) -> Option<Host> {
-    CURRENT.with(|current| current.replace(host))
+    CURRENT.try_with(|current| current.replace(host)).ok().flatten()
 }

@@ -124,7 +124,7 @@ impl Files {
     /// Creates a directory and its missing parents. Their names are durable after `sync_dir` of each parent.
     ///
     /// # Errors
-    /// `NotADirectory` if a file is in the way.
+    /// `NotADirectory` if a file is in the way, `AlreadyExists` if it has the very name.
     pub async fn create_dir_all(&self, path: impl Into<PathBuf>) -> io::Result<()> {
         self.machine.create_dir_all(path.into()).await
     }
@@ -362,6 +362,9 @@ impl Mapping {
     ///
     /// # Errors
     /// An I/O error of the device.
+    ///
+    /// # Panics
+    /// Outside the mapping.
     pub async fn sync(&self, from: u64, to: u64) -> io::Result<()> {
         self.mapping.sync(from, to).await
     }
@@ -369,8 +372,15 @@ impl Mapping {
     /// Gives the file a new body of the same length: `0..keep` copied, zeros behind it, nothing frozen. It is durable
     /// when this returns. This mapping, and whatever it handed out, keeps the old bytes.
     ///
+    /// The new body replaces whatever stands under the path that the file was opened with. After a crash half-way the
+    /// old body or the new one stands there, and `PATH.rewind` may be left beside it, which nobody needs.
+    ///
     /// # Errors
-    /// I/O errors; the file has its old body then.
+    /// I/O errors. If only the directory could not be flushed, the new body stands under the name but may be lost; else
+    /// the file has its old body.
+    ///
+    /// # Panics
+    /// If `keep` lies outside the mapping.
     pub async fn rewind(&self, keep: u64) -> io::Result<Mapping> {
         self.mapping.rewind(keep).await.map(|mapping| Mapping { mapping: Arc::from(mapping) })
     }

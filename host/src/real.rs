@@ -127,13 +127,12 @@ struct RealMachine {
     panicked: watch::Sender<Option<(&'static str, String)>>,
 }
 
-impl RealMachine {
-    fn instant(&self, at: Mono) -> Instant {
-        self.booted.checked_add(Duration::from_nanos(at.as_nanos())).unwrap_or_else(|| {
-            // Beyond what the clock can express: a moment that never comes.
-            Instant::now() + Duration::from_secs(60 * 60 * 24 * 365 * 30)
-        })
-    }
+/// The moment `at` of a node that booted at `booted`.
+fn instant(booted: Instant, at: Mono) -> Instant {
+    booted.checked_add(Duration::from_nanos(at.as_nanos())).unwrap_or_else(|| {
+        // Beyond what the clock can express: a moment that never comes.
+        Instant::now() + Duration::from_secs(60 * 60 * 24 * 365 * 30)
+    })
 }
 
 impl Machine for RealMachine {
@@ -176,7 +175,7 @@ impl Machine for RealMachine {
         let _runtime = self.runtime.enter();
         Box::new(RealTimer {
             booted: self.booted,
-            sleep: Box::pin(tokio::time::sleep_until(self.instant(deadline).into())),
+            sleep: Box::pin(tokio::time::sleep_until(instant(self.booted, deadline).into())),
         })
     }
 
@@ -274,7 +273,6 @@ impl Timer for RealTimer {
     }
 
     fn reset(&mut self, deadline: Mono) {
-        let at = self.booted + Duration::from_nanos(deadline.as_nanos());
-        self.sleep.as_mut().reset(at.into());
+        self.sleep.as_mut().reset(instant(self.booted, deadline).into());
     }
 }

@@ -170,11 +170,13 @@ impl RawMapping for RealMapping {
     }
 
     fn sync(&self, from: u64, to: u64) -> BoxFuture<io::Result<()>> {
+        assert!(from <= to && to <= self.region.len(), "{from}..{to} outside 0..{}", self.region.len());
         let region = self.region.clone();
         Box::pin(blocking(move || region.sync(from, to)))
     }
 
     fn rewind(&self, keep: u64) -> BoxFuture<io::Result<Box<dyn RawMapping>>> {
+        assert!(keep <= self.region.len(), "cannot keep {keep} bytes of {}", self.region.len());
         let (region, path) = (self.region.clone(), self.path.clone());
         Box::pin(blocking(move || rewind(&region, path, keep)))
     }
@@ -183,7 +185,6 @@ impl RawMapping for RealMapping {
 /// Writes the surviving bytes into a new file and puts it in the place of the old one, whose mapping stays as it is.
 fn rewind(old: &Region, path: PathBuf, keep: u64) -> io::Result<Box<dyn RawMapping>> {
     let len = old.len();
-    assert!(keep <= len, "cannot keep {keep} bytes of {len}");
     let mut name = path.clone().into_os_string();
     name.push(".rewind");
     let beside = PathBuf::from(name);
@@ -193,9 +194,9 @@ fn rewind(old: &Region, path: PathBuf, keep: u64) -> io::Result<Box<dyn RawMappi
         old.with(0, keep, |bytes| file.write_all_at(bytes, 0))?;
         file.sync_all()?;
         std::fs::rename(&beside, &path)?;
-        if let Some(dir) = path.parent() {
-            File::open(dir)?.sync_all()?;
-        }
+        // The parent of a bare name is the empty path, which cannot be opened.
+        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        File::open(dir)?.sync_all()?;
         Region::map_file(&file, len)
     })();
     match result {

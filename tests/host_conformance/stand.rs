@@ -1,0 +1,1 @@
+//! What only a stand can do to a node.
