@@ -233,7 +233,7 @@ impl Producer {
         let timeout = self.settings.send_timeout;
         let sending = async {
             let list = self.core.publish_list(&prepared.topic).await?;
-            let queue = list.next(None).ok_or_else(|| no_route(&prepared))?;
+            let queue = list.next(None).expect("a publish list that was found is not empty");
             self.core.send_oneway(self.call(&prepared, queue)).await
         };
         let sent = self.core.host().timeout(timeout, sending).await;
@@ -281,7 +281,7 @@ impl Producer {
                 Step::Try { avoid, timeout } => (avoid, timeout),
                 Step::Done(result) => return result,
             };
-            let queue = list.next(avoid.as_deref()).ok_or_else(|| SendError::unsent(no_route(prepared)))?;
+            let queue = list.next(avoid.as_deref()).expect("a publish list that was found is not empty");
             let result = self.core.send(self.call(prepared, queue), timeout).await;
             if let Err(error) = &result {
                 tracing::debug!(%queue, %error, "send attempt failed");
@@ -401,10 +401,6 @@ impl Producer {
         message.properties.set(property::UNIQUE_ID, &id).map_err(|error| ClientError::Invalid(error.to_string()))?;
         Ok(id)
     }
-}
-
-fn no_route(prepared: &Prepared) -> ClientError {
-    ClientError::NoRoute { topic: Arc::clone(&prepared.topic) }
 }
 
 /// One receipt for each message of an acknowledged batch.

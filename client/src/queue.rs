@@ -36,7 +36,7 @@ mod tests {
 
     #[test]
     fn queues_sort_by_topic_then_broker_then_number() {
-        let mut queues = vec![
+        let mut queues = [
             MessageQueue::new("t", "b", 10),
             MessageQueue::new("t", "b", 2),
             MessageQueue::new("t", "a", 11),

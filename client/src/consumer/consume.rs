@@ -49,9 +49,8 @@ async fn consume(context: &Arc<Context>, work: Work) {
     let Work { queue, generation, messages } = work;
     let now = core.host().now();
     let messages = queue.start(generation, messages, now);
-    let Some(last) = messages.last() else { return };
-    if host::mutant!("commit-before-processing") {
-        queue.raise_early(QueueOffset(last.queue_offset().0 + 1));
+    if messages.is_empty() {
+        return;
     }
     let batch = ConcurrentBatch {
         messages: messages.clone(),

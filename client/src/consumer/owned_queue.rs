@@ -338,3 +338,97 @@ impl std::fmt::Debug for OwnedQueue {
         write!(f, "OwnedQueue({})", self.queue)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use message::{Message, PhyOffset, StoredMessage, SysFlag};
+
+    use super::*;
+
+    fn view(offset: u64) -> Arc<MessageView> {
+        let stored = StoredMessage {
+            message: Message::new("t", "body"),
+            queue_id: 0,
+            queue_offset: QueueOffset(offset),
+            phy: PhyOffset(0),
+            size_bytes: 0,
+            body_crc: 0,
+            sys_flag: SysFlag(0),
+            born_ms: 0,
+            born_host: "10.0.0.1:1".parse().unwrap(),
+            store_ms: 0,
+            store_host: "10.0.0.1:1".parse().unwrap(),
+            reconsume_times: 0,
+            prepared_phy: PhyOffset(0),
+        };
+        Arc::new(MessageView::pulled(stored, &MessageQueue::new("t", "b", 0)).unwrap())
+    }
+
+    fn views(offsets: std::ops::Range<u64>) -> Vec<Arc<MessageView>> {
+        offsets.map(view).collect()
+    }
+
+    fn owned(stored: Option<u64>) -> (OwnedQueue, Generation) {
+        let stored = stored.map(QueueOffset);
+        let position = stored.unwrap_or_default();
+        let owned = OwnedQueue::new(MessageQueue::new("t", "b", 0), position, stored, Mono::default());
+        let generation = owned.next_pull().unwrap().generation;
+        (owned, generation)
+    }
+
+    #[test]
+    fn only_what_is_finished_is_committed() {
+        let (owned, generation) = owned(None);
+        assert_eq!(owned.put(generation, views(0..3), QueueOffset(3)).len(), 3);
+        assert_eq!(owned.put(generation, views(2..4), QueueOffset(4)).len(), 1);
+        assert_eq!(owned.next_pull().unwrap().position, QueueOffset(4));
+        assert_eq!(owned.offset_to_commit(true), None);
+        owned.finish(generation, &[QueueOffset(1)], 5);
+        assert_eq!(owned.offset_to_commit(false), Some((generation, QueueOffset(0))));
+        owned.finish(generation, &[QueueOffset(0)], 5);
+        assert_eq!(owned.offset_to_carry(), Some(QueueOffset(2)));
+        owned.committed(generation, QueueOffset(2));
+        assert_eq!(owned.offset_to_commit(false), None);
+        assert_eq!(owned.offset_to_commit(true), Some((generation, QueueOffset(2))));
+    }
+
+    #[test]
+    fn an_empty_answer_raises_the_offset_only_if_nothing_is_held() {
+        let (owned, generation) = owned(Some(5));
+        owned.put(generation, views(5..6), QueueOffset(6));
+        owned.caught_up(generation, QueueOffset(9));
+        assert_eq!(owned.progress().consume_offset, Some(QueueOffset(5)));
+        owned.finish(generation, &[QueueOffset(5)], 0);
+        owned.caught_up(generation, QueueOffset(9));
+        assert_eq!(owned.progress().consume_offset, Some(QueueOffset(9)));
+    }
+
+    #[test]
+    fn a_corrected_queue_ignores_its_old_generation() {
+        let (owned, old) = owned(Some(50));
+        owned.put(old, views(50..52), QueueOffset(52));
+        owned.correct(QueueOffset(10));
+        owned.finish(old, &[QueueOffset(50), QueueOffset(51)], 0);
+        owned.caught_up(old, QueueOffset(60));
+        owned.committed(old, QueueOffset(50));
+        assert!(owned.put(old, views(52..53), QueueOffset(53)).is_empty());
+        assert!(owned.start(old, views(50..51), Mono::default()).is_empty());
+        let next = owned.next_pull().unwrap();
+        assert_eq!((next.position, next.commit_first), (QueueOffset(10), true));
+        owned.committed(next.generation, QueueOffset(10));
+        assert!(!owned.next_pull().unwrap().commit_first);
+    }
+
+    #[test]
+    fn a_dropped_queue_hands_over_its_offset_and_does_nothing_more() {
+        let (owned, generation) = owned(Some(5));
+        owned.put(generation, views(5..8), QueueOffset(8));
+        owned.finish(generation, &[QueueOffset(5)], 0);
+        assert_eq!(owned.drop_queue(), Some(QueueOffset(6)));
+        assert!(owned.next_pull().is_none());
+        owned.finish(generation, &[QueueOffset(6)], 0);
+        assert_eq!(owned.offset_to_commit(true), None);
+        owned.correct(QueueOffset(0));
+        assert!(!owned.is_current(generation));
+    }
+}

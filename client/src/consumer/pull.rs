@@ -27,6 +27,9 @@ const FIRST_PULL_DELAY: Duration = Duration::from_millis(500);
 /// After an answer that asks for patience (flow control).
 const FLOW_CONTROL_DELAY: Duration = Duration::from_millis(20);
 
+/// An answer with nothing new that came faster was not held: the next pull waits for so long.
+const NOT_HELD_DELAY: Duration = Duration::from_millis(100);
+
 /// A pull that waits for room or for the consumer to go on counts as alive and looks again after this.
 const WAIT_STEP: Duration = Duration::from_secs(10);
 
@@ -87,6 +90,7 @@ async fn turn(context: &Arc<Context>, owned: &Arc<OwnedQueue>, next: NextPull) -
         subscription_version: subscription.version,
         broker_id: owned.pull_from.load(Ordering::Relaxed),
     };
+    let asked_at = core.host().now();
     match core.pull(call).await {
         Ok(answer) => {
             owned.heard(answer.suggested_broker, answer.max_offset);
@@ -103,7 +107,9 @@ async fn turn(context: &Arc<Context>, owned: &Arc<OwnedQueue>, next: NextPull) -
                 },
                 PullOutcome::NothingNew => {
                     owned.caught_up(next.generation, answer.next_offset);
-                    Duration::ZERO
+                    let was_held = core.host().now().since(asked_at) >= NOT_HELD_DELAY;
+                    let has_moved = answer.next_offset != next.position;
+                    if was_held || has_moved { Duration::ZERO } else { NOT_HELD_DELAY }
                 }
                 PullOutcome::OffsetIllegal => {
                     warn!(queue = %owned.queue, from = ?next.position, to = ?answer.next_offset, "position corrected");
@@ -158,6 +164,9 @@ fn take_in(
 ) {
     let member = &context.member;
     let fresh = owned.put(next.generation, messages, next_offset);
+    if host::mutant!("commit-before-processing") {
+        owned.raise_early(next_offset);
+    }
     if !fresh.is_empty() {
         member.backlog.submit(owned, next.generation, &fresh, member.settings.batch_size.get());
     }

@@ -77,8 +77,12 @@ async fn round(context: &Arc<Context>, pulls: &TaskGroup) -> bool {
     for topic in subscriptions.keys() {
         match balance_topic(context, pulls, topic).await {
             Ok(topic_balanced) => balanced &= topic_balanced,
-            // The route or the members are not known now: everything stays as it is.
-            Err(error) => debug!(%topic, %error, "rebalance put off"),
+            Err(error) => {
+                debug!(%topic, %error, "rebalance put off");
+                // The route or the members are not known now: everything stays as it is, and soon there is another
+                // look. Only the retry topic may well be missing for good.
+                balanced &= *topic == context.member.settings.retry_topic;
+            }
         }
     }
     balanced

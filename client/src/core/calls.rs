@@ -365,8 +365,7 @@ impl ClientCore {
         max_reconsume_times: Option<u32>,
     ) -> Result<(), ClientError> {
         let list = self.publish_list(retry_topic).await?;
-        let no_route = || ClientError::NoRoute { topic: Arc::clone(retry_topic) };
-        let queue = list.next(None).ok_or_else(no_route)?;
+        let queue = list.next(None).expect("a publish list that was found is not empty");
         let stored = message.stored();
         let times = message.reconsume_times() + 1;
         let mut properties = stored.message.properties.clone();
