@@ -1,0 +1,418 @@
+//! A running broker.
+
+use std::{
+    net::SocketAddr,
+    path::Path,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use host::{Host, task::TaskGroup};
+use message::UniqueIds;
+use remoting::{
+    Handler, ListenError, Peer, Server, ServerConfig,
+    body::{ConsumerOffsetTable, DelayOffsetTable, SubscriptionGroupWrapper},
+};
+use store::{Store, StoreError, config_file::ConfigFile};
+use tracing::{info, warn};
+
+use crate::{
+    admin::Admin,
+    clients::Clients,
+    config::{BrokerConfig, Role},
+    delayed::DelayedMessages,
+    figures::Figures,
+    groups::Groups,
+    identity::Identity,
+    lookups::Lookups,
+    offsets::ConsumerOffsets,
+    pull::Pulls,
+    queue_locks::QueueLocks,
+    registration::Registration,
+    reports::Reports,
+    router::Router,
+    send::{Sends, properties::BrokerProperties},
+    send_back::SendBacks,
+    sessions::Sessions,
+    system,
+    table_file::Chain,
+    topics::{StoredTopics, Topics},
+};
+
+/// Pause between two looks for clients without heartbeats. Source: `spec/protocol.md` 17.1.
+const CLIENT_SCAN_INTERVAL: Duration = Duration::from_secs(10);
+
+/// No table is written more often than this, whatever the configuration says.
+const SAVE_INTERVAL_MIN: Duration = Duration::from_millis(100);
+
+/// How far below its own port a broker listens for those who avoid the queue of pulls.
+const FAST_PORT_BELOW: u16 = 2;
+
+/// Why a broker cannot start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The store, or a file of settings beside it, cannot be opened.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// An address to listen on cannot be had.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// A setting that this broker cannot work with.
+    #[error("{key} = `{value}`: {problem}")]
+    Setting {
+        /// RocketMQ's key.
+        key: &'static str,
+        /// Its value.
+        value: String,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+}
+
+/// A broker: it stores messages and gives them to consumers.
+///
+/// Dropping it stops it as a crash does; [`shutdown`](Broker::shutdown) loses nothing and leaves no task behind.
+pub struct Broker {
+    server: Server,
+    registration: Arc<Registration>,
+    tasks: TaskGroup,
+    tables: Arc<Tables>,
+    store: Arc<Store>,
+}
+
+/// What a broker keeps in files beside the store.
+struct Tables {
+    host: Host,
+    store: Arc<Store>,
+    topics: Arc<Topics>,
+    groups: Arc<Groups>,
+    offsets: Arc<ConsumerOffsets>,
+    delayed: Arc<DelayedMessages>,
+    topics_file: ConfigFile,
+    groups_file: ConfigFile,
+    offsets_file: ConfigFile,
+    delayed_file: ConfigFile,
+}
+
+impl Broker {
+    /// Opens the store, loads the tables, listens, and registers with the name servers from then on. Call it inside a
+    /// node.
+    ///
+    /// # Errors
+    /// If another broker has the store, files are damaged, an address is taken, or settings contradict each other.
+    /// The files are as they were then, but for a recovery that the store needed.
+    pub async fn start(config: BrokerConfig) -> Result<Broker, StartError> {
+        check(&config)?;
+        let host = Host::current();
+        let config = Arc::new(config);
+        let store = Arc::new(Store::open(config.store.clone()).await?);
+        match Broker::start_on(host, config, Arc::clone(&store)).await {
+            Ok(broker) => Ok(broker),
+            Err(error) => {
+                // The store did nothing wrong: it is left as after a clean stop.
+                if let Err(error) = store.shutdown().await {
+                    warn!(error = %Chain(&error), "the store did not stop cleanly");
+                }
+                Err(error)
+            }
+        }
+    }
+
+    async fn start_on(host: Host, config: Arc<BrokerConfig>, store: Arc<Store>) -> Result<Broker, StartError> {
+        let identity = Arc::new(Identity::new(config.advertised_ip(), config.port));
+        let tables = Arc::new(Tables::load(&host, &config, &store, &identity).await?);
+        let parts = Parts::new(&host, &config, &tables, &identity);
+        let mut listen = vec![SocketAddr::new(config.bind, config.port)];
+        if let Some(fast) = config.port.checked_sub(FAST_PORT_BELOW).filter(|port| *port > 0) {
+            listen.push(SocketAddr::new(config.bind, fast));
+        }
+        let server_config = ServerConfig { idle: config.idle_limit, ..ServerConfig::new(listen) };
+        let server = Server::start(server_config, Arc::new(parts.router) as Arc<dyn Handler>).await?;
+        identity.listening(server.local_addrs()[0].port());
+        let registration =
+            Arc::new(Registration::new(&host, Arc::clone(&config), Arc::clone(&tables.topics), identity));
+        let tasks = TaskGroup::new(&host);
+        spawn_tasks(&tasks, &config, &tables, &parts.sessions, &registration);
+        info!(addr = %server.local_addrs()[0], name = config.name, "broker started");
+        Ok(Broker { server, registration, tasks, tables, store })
+    }
+
+    /// The address it listens on, with the real port.
+    #[must_use]
+    pub fn local_addr(&self) -> SocketAddr {
+        self.server.local_addrs()[0]
+    }
+
+    /// Takes leave of the name servers, closes all connections, ends all tasks, writes all tables and closes the store
+    /// cleanly, in this order.
+    ///
+    /// # Errors
+    /// If the store could not be closed cleanly; the next start recovers it then.
+    pub async fn shutdown(&self) -> Result<(), StoreError> {
+        self.registration.leave().await;
+        self.server.shutdown().await;
+        self.tasks.shutdown().await;
+        self.tables.save().await;
+        self.store.shutdown().await
+    }
+}
+
+/// Settings that no broker of this version can have.
+fn check(config: &BrokerConfig) -> Result<(), StartError> {
+    let refuse = |key, value: String, problem| Err(StartError::Setting { key, value, problem });
+    if config.role == Role::Slave {
+        return refuse("brokerRole", "SLAVE".to_owned(), "this version does not replicate");
+    }
+    if config.role == Role::SyncMaster && config.in_sync_replicas > 1 {
+        return refuse("inSyncReplicas", config.in_sync_replicas.to_string(), "this version does not replicate");
+    }
+    if config.id != 0 {
+        return refuse("brokerId", config.id.to_string(), "a master has the id 0");
+    }
+    if config.advertised_ip().is_unspecified() {
+        let problem = "clients need an address, and bindAddress names none: set brokerIP1";
+        return refuse("brokerIP1", String::new(), problem);
+    }
+    for (key, name) in [("brokerName", &config.name), ("brokerClusterName", &config.cluster)] {
+        // Both are topics, too.
+        if message::validate_topic(name).is_err() {
+            return refuse(key, name.clone(), "expected letters, digits, `_`, `-`, `%` or `|`, at most 127");
+        }
+    }
+    Ok(())
+}
+
+impl Tables {
+    /// Reads the files, and adds what every broker has.
+    async fn load(
+        host: &Host,
+        config: &BrokerConfig,
+        store: &Arc<Store>,
+        identity: &Arc<Identity>,
+    ) -> Result<Tables, StartError> {
+        let file = |name: &str| ConfigFile::new(Path::new(&config.store.root).join("config").join(name));
+        let (topics_file, groups_file) = (file("topics.json"), file("subscriptionGroup.json"));
+        let (offsets_file, delayed_file) = (file("consumerOffset.json"), file("delayOffset.json"));
+        let topics = Topics::new(topics_file.load::<StoredTopics>().await?.unwrap_or_default());
+        let stored_groups: SubscriptionGroupWrapper = groups_file.load().await?.unwrap_or_default();
+        let groups = Groups::new(stored_groups, config.auto_create_group);
+        let stored_offsets: ConsumerOffsetTable = offsets_file.load().await?.unwrap_or_default();
+        let offsets = ConsumerOffsets::new(stored_offsets, config.offsets_version_step);
+        let stored_delays: DelayOffsetTable = delayed_file.load().await?.unwrap_or_default();
+        let delayed = DelayedMessages::new(host, Arc::clone(store), config, Arc::clone(identity), stored_delays);
+
+        let now_ms = host.wall_ms();
+        let missing = |topic: &remoting::body::TopicConfig| topics.shape(&topic.topic_name).is_none();
+        topics.put(system::topics(config).into_iter().filter(missing).collect(), now_ms);
+        let missing = |group: &remoting::body::SubscriptionGroupConfig| groups.get(&group.group_name).is_none();
+        groups.put(system::groups().into_iter().filter(missing).collect(), now_ms);
+        let lowered = offsets.clamp(|topic, queue| store.max_offset(topic, queue));
+        if lowered > 0 {
+            warn!(lowered, "consumer offsets lay beyond their queues");
+        }
+        host::point!("broker.offsets-loaded", offsets.len());
+        Ok(Tables {
+            host: host.clone(),
+            store: Arc::clone(store),
+            topics: Arc::new(topics),
+            groups: Arc::new(groups),
+            offsets: Arc::new(offsets),
+            delayed: Arc::new(delayed),
+            topics_file,
+            groups_file,
+            offsets_file,
+            delayed_file,
+        })
+    }
+
+    /// Writes the consumer offsets if they changed. The log comes first: no offset on disk lies beyond what is there.
+    async fn save_offsets(&self) {
+        let Some(table) = self.offsets.take_changes() else { return };
+        let is_durable = self.store.flush().await == store::Flushed::Done;
+        let saved = if is_durable { self.offsets_file.save(&table).await } else { Ok(()) };
+        if let Err(error) = &saved {
+            warn!(error = %Chain(error), "cannot save the consumer offsets");
+        }
+        if is_durable && saved.is_ok() {
+            host::point!("broker.offsets-persisted", table.offset_table.len());
+        } else {
+            self.offsets.keep_changes();
+        }
+    }
+
+    /// Writes everything that its file does not have yet.
+    async fn save(&self) {
+        let topics = || self.topics.snapshot();
+        if !self.topics.is_saved(topics().0) {
+            self.topics.file().write(&self.topics_file, &topics).await;
+        }
+        let groups = || self.groups.snapshot();
+        if !self.groups.is_saved(groups().0) {
+            self.groups.file().write(&self.groups_file, &groups).await;
+        }
+        self.save_offsets().await;
+        self.delayed.save(&self.delayed_file).await;
+    }
+}
+
+/// The parts of a broker that answer requests.
+struct Parts {
+    router: Router,
+    sessions: Arc<Sessions>,
+}
+
+impl Parts {
+    fn new(host: &Host, config: &Arc<BrokerConfig>, tables: &Tables, identity: &Arc<Identity>) -> Parts {
+        let Tables { store, topics, groups, offsets, .. } = tables;
+        let clients: Arc<Clients<Peer>> = Arc::default();
+        let (locks, figures): (Arc<QueueLocks>, Arc<Figures>) = Default::default();
+        let sessions = Arc::new(Sessions {
+            host: host.clone(),
+            config: Arc::clone(config),
+            topics: Arc::clone(topics),
+            groups: Arc::clone(groups),
+            clients: Arc::clone(&clients),
+            locks: Arc::clone(&locks),
+        });
+        let router = Router {
+            store: Arc::clone(store),
+            sends: Arc::new(sends(host, config, tables, identity, locks, &figures)),
+            send_backs: Arc::new(SendBacks {
+                host: host.clone(),
+                config: Arc::clone(config),
+                store: Arc::clone(store),
+                topics: Arc::clone(topics),
+                groups: Arc::clone(groups),
+                identity: Arc::clone(identity),
+                rng: Mutex::new(host.rng("broker.send-back")),
+            }),
+            pulls: Arc::new(Pulls {
+                host: host.clone(),
+                config: Arc::clone(config),
+                store: Arc::clone(store),
+                topics: Arc::clone(topics),
+                groups: Arc::clone(groups),
+                offsets: Arc::clone(offsets),
+                clients: Arc::clone(&clients),
+                figures: Arc::clone(&figures),
+            }),
+            lookups: Lookups {
+                host: host.clone(),
+                store: Arc::clone(store),
+                topics: Arc::clone(topics),
+                groups: Arc::clone(groups),
+                offsets: Arc::clone(offsets),
+            },
+            sessions: Arc::clone(&sessions),
+            admin: Admin {
+                host: host.clone(),
+                topics: Arc::clone(topics),
+                groups: Arc::clone(groups),
+                offsets: Arc::clone(offsets),
+            },
+            reports: reports(host, config, tables, clients, figures),
+        };
+        Parts { router, sessions }
+    }
+}
+
+fn sends(
+    host: &Host,
+    config: &Arc<BrokerConfig>,
+    tables: &Tables,
+    identity: &Arc<Identity>,
+    locks: Arc<QueueLocks>,
+    figures: &Arc<Figures>,
+) -> Sends {
+    Sends {
+        host: host.clone(),
+        config: Arc::clone(config),
+        store: Arc::clone(&tables.store),
+        topics: Arc::clone(&tables.topics),
+        groups: Arc::clone(&tables.groups),
+        locks,
+        figures: Arc::clone(figures),
+        properties: BrokerProperties::new(&config.region, config.trace_on, &config.cluster),
+        identity: Arc::clone(identity),
+        unique_ids: unique_ids(host, config),
+        rng: Mutex::new(host.rng("broker.send")),
+    }
+}
+
+fn reports(
+    host: &Host,
+    config: &Arc<BrokerConfig>,
+    tables: &Tables,
+    clients: Arc<Clients<Peer>>,
+    figures: Arc<Figures>,
+) -> Reports {
+    Reports {
+        host: host.clone(),
+        config: Arc::clone(config),
+        store: Arc::clone(&tables.store),
+        topics: Arc::clone(&tables.topics),
+        groups: Arc::clone(&tables.groups),
+        offsets: Arc::clone(&tables.offsets),
+        clients,
+        delayed: Arc::clone(&tables.delayed),
+        figures,
+        started: host.now(),
+        started_ms: host.wall_ms(),
+    }
+}
+
+/// Ids for messages whose client gave them none.
+fn unique_ids(host: &Host, config: &BrokerConfig) -> UniqueIds {
+    let instance = host.rng("broker.unique-ids").next_u64() >> 32;
+    let instance = u32::try_from(instance).expect("the upper half of 64 bits");
+    UniqueIds::new(config.advertised_ip(), host.process_id(), instance)
+}
+
+fn spawn_tasks(
+    tasks: &TaskGroup,
+    config: &Arc<BrokerConfig>,
+    tables: &Arc<Tables>,
+    sessions: &Arc<Sessions>,
+    registration: &Arc<Registration>,
+) {
+    for namesrv in config.namesrv.clone() {
+        let registration = Arc::clone(registration);
+        tasks.spawn("broker.register", async move { registration.keep(&namesrv).await });
+    }
+    for level in tables.delayed.levels() {
+        let delayed = Arc::clone(&tables.delayed);
+        tasks.spawn("broker.deliver-delayed", async move { delayed.deliver(level).await });
+    }
+    let follow = Arc::clone(tables);
+    tasks.spawn("broker.save-topics", async move {
+        let render = || follow.topics.snapshot();
+        follow.topics.file().follow(&follow.host, &follow.topics_file, render).await;
+    });
+    let follow = Arc::clone(tables);
+    tasks.spawn("broker.save-groups", async move {
+        let render = || follow.groups.snapshot();
+        follow.groups.file().follow(&follow.host, &follow.groups_file, render).await;
+    });
+    let (save, interval) = (Arc::clone(tables), config.offsets_interval.max(SAVE_INTERVAL_MIN));
+    tasks.spawn("broker.save-offsets", async move {
+        loop {
+            save.host.sleep(interval).await;
+            save.save_offsets().await;
+        }
+    });
+    let (save, interval) = (Arc::clone(tables), config.delay_interval.max(SAVE_INTERVAL_MIN));
+    tasks.spawn("broker.save-delays", async move {
+        loop {
+            save.host.sleep(interval).await;
+            save.delayed.save(&save.delayed_file).await;
+        }
+    });
+    let (host, sessions) = (tables.host.clone(), Arc::clone(sessions));
+    tasks.spawn("broker.expire-clients", async move {
+        loop {
+            host.sleep(CLIENT_SCAN_INTERVAL).await;
+            sessions.expire();
+        }
+    });
+}

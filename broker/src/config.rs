@@ -1,0 +1,175 @@
+//! What a broker is told before it starts.
+
+use std::{net::IpAddr, net::Ipv4Addr, time::Duration};
+
+use message::DEFAULT_DELAY_LEVELS;
+use remoting::settings::{Setting, SettingsError, WithoutEffect};
+
+mod keys;
+mod without_effect;
+
+/// The configuration of a broker, by RocketMQ's key names (in brackets). Immutable once the broker runs.
+#[derive(Debug, Clone)]
+pub struct BrokerConfig {
+    /// Name of the cluster (`brokerClusterName`).
+    pub cluster: String,
+    /// Name of the group of replicas that this broker belongs to (`brokerName`).
+    pub name: String,
+    /// Its number in the group; 0 is the master (`brokerId`).
+    pub id: u64,
+    /// What it does in the group (`brokerRole`).
+    pub role: Role,
+    /// How many copies, its own included, a synchronous master waits for (`inSyncReplicas`).
+    pub in_sync_replicas: u32,
+    /// Addresses of all name servers, `host:port` (`namesrvAddr`, separated by semicolons).
+    pub namesrv: Vec<String>,
+    /// The address to listen on (`bindAddress`); the loopback address unless configured.
+    pub bind: IpAddr,
+    /// The port to listen on, 0 for any (`listenPort`). The fast port is this one minus 2.
+    pub port: u16,
+    /// The address that clients are told, if it differs from `bind` (`brokerIP1`).
+    pub advertised: Option<IpAddr>,
+    /// The address that replicas are told, if it differs from `bind` (`brokerIP2`).
+    pub replication_advertised: Option<IpAddr>,
+    /// Permission bits of the whole broker: 2 write, 4 read (`brokerPermission`).
+    pub permission: u32,
+    /// Most queues of a topic that a send creates (`defaultTopicQueueNums`).
+    pub default_topic_queues: u32,
+    /// Whether a send may create its topic (`autoCreateTopicEnable`).
+    pub auto_create_topic: bool,
+    /// Whether a heartbeat or pull may create its consumer group (`autoCreateSubscriptionGroup`).
+    pub auto_create_group: bool,
+    /// Whether the topic named like the cluster may be written and read (`clusterTopicEnable`).
+    pub cluster_topic: bool,
+    /// Whether the topic named like the broker may be written and read (`brokerTopicEnable`).
+    pub broker_topic: bool,
+    /// The topic of client traces, made at start, if traces are wanted (`traceTopicEnable`, `msgTraceTopicName`).
+    pub trace_topic_enabled: bool,
+    /// Its name (`msgTraceTopicName`).
+    pub trace_topic: String,
+    /// Told to producers with every send (`regionId`).
+    pub region: String,
+    /// Told to producers with every send (`traceOn`).
+    pub trace_on: bool,
+    /// No send is accepted before this wall-clock time, in milliseconds since 1970 (`startAcceptSendRequestTimeStamp`).
+    pub accept_sends_from_ms: u64,
+    /// Pause between two writes of the consumer offsets (`flushConsumerOffsetInterval`).
+    pub offsets_interval: Duration,
+    /// How many commits raise the version of the offset table by one (`consumerOffsetUpdateVersionStep`).
+    pub offsets_version_step: u32,
+    /// The delay levels of `store` as they were written (`messageDelayLevel`).
+    pub delay_level_text: String,
+    /// Pause between two writes of the progress of delayed messages (`flushDelayOffsetInterval`).
+    pub delay_interval: Duration,
+    /// How many deliveries raise the version of that progress by one (`delayOffsetUpdateVersionStep`).
+    pub delay_version_step: u32,
+    /// Whether a pull is held as long as it asks for; otherwise for `short_polling` (`longPollingEnable`).
+    pub long_polling: bool,
+    /// How long a pull is held without long polling (`shortPollingTimeMills`).
+    pub short_polling: Duration,
+    /// Whether code 361 is served (`litePullMessageEnable`).
+    pub lite_pull: bool,
+    /// Whether members are told that their group changed (`notifyConsumerIdsChangedEnable`).
+    pub notify_members: bool,
+    /// A client without a heartbeat for so long is forgotten (`channelExpiredTimeout`).
+    pub client_expiry: Duration,
+    /// A connection without traffic for so long is closed (`serverChannelMaxIdleTimeSeconds`).
+    pub idle_limit: Duration,
+    /// Pause between two registrations with the name servers, 10 s to 60 s (`registerNameServerPeriod`).
+    pub register_interval: Duration,
+    /// How long one registration may take (`registerBrokerTimeoutMills`).
+    pub register_timeout: Duration,
+    /// Whether topic tables are sent compressed (`compressedRegister`).
+    pub register_compressed: bool,
+    /// Files, flushing, retention and limits of the store.
+    pub store: store::StoreConfig,
+}
+
+/// What a broker does in its group of replicas (`brokerRole`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// Takes writes and does not wait for replicas.
+    AsyncMaster,
+    /// Takes writes and waits for replicas as `inSyncReplicas` says.
+    SyncMaster,
+    /// Copies a master.
+    Slave,
+}
+
+impl Default for BrokerConfig {
+    fn default() -> BrokerConfig {
+        BrokerConfig {
+            cluster: "DefaultCluster".to_owned(),
+            name: "broker-a".to_owned(),
+            id: 0,
+            role: Role::AsyncMaster,
+            in_sync_replicas: 1,
+            namesrv: Vec::new(),
+            bind: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            port: 10911,
+            advertised: None,
+            replication_advertised: None,
+            permission: 6,
+            default_topic_queues: 8,
+            auto_create_topic: true,
+            auto_create_group: true,
+            cluster_topic: true,
+            broker_topic: true,
+            trace_topic_enabled: false,
+            trace_topic: "RMQ_SYS_TRACE_TOPIC".to_owned(),
+            region: "DefaultRegion".to_owned(),
+            trace_on: true,
+            accept_sends_from_ms: 0,
+            offsets_interval: Duration::from_secs(5),
+            offsets_version_step: 500,
+            delay_level_text: DEFAULT_DELAY_LEVELS.to_owned(),
+            delay_interval: Duration::from_secs(10),
+            delay_version_step: 200,
+            long_polling: true,
+            short_polling: Duration::from_secs(1),
+            lite_pull: true,
+            notify_members: true,
+            client_expiry: Duration::from_secs(120),
+            idle_limit: Duration::from_secs(120),
+            register_interval: Duration::from_secs(30),
+            register_timeout: Duration::from_secs(24),
+            register_compressed: false,
+            store: store::StoreConfig::new("store"),
+        }
+    }
+}
+
+impl BrokerConfig {
+    /// The defaults, with `settings` put over them in their order. Also gives the keys that do nothing here.
+    ///
+    /// # Errors
+    /// At the first setting that is unknown or has a value of a wrong form.
+    pub fn read(
+        settings: impl IntoIterator<Item = Setting>,
+    ) -> Result<(BrokerConfig, Vec<WithoutEffect>), SettingsError> {
+        let mut config = BrokerConfig::default();
+        let idle = keys::KEYS.apply(&mut config, settings)?;
+        Ok((config, idle))
+    }
+
+    /// The effective configuration as properties text, `key=value` lines sorted by key.
+    #[must_use]
+    pub fn show(&self) -> String {
+        keys::KEYS.show(self)
+    }
+
+    /// The address that clients are told.
+    pub(crate) fn advertised_ip(&self) -> IpAddr {
+        self.advertised.unwrap_or(self.bind)
+    }
+
+    /// Whether the broker as a whole may be read.
+    pub(crate) fn is_readable(&self) -> bool {
+        self.permission & 4 != 0
+    }
+
+    /// Whether the broker as a whole may be written.
+    pub(crate) fn is_writable(&self) -> bool {
+        self.permission & 2 != 0
+    }
+}

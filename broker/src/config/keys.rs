@@ -1,0 +1,321 @@
+//! The keys of a broker's configuration: which do something, and which of the reference's do nothing here.
+//!
+//! Source: `BrokerConfig`, `MessageStoreConfig`, `NettyServerConfig`, `NettyClientConfig` and `AuthConfig` of the
+//! reference.
+
+use std::net::IpAddr;
+
+use message::DelayLevels;
+use remoting::settings::{
+    Field::{Count, Flag, Other, Path, Port, Size, Text, Time},
+    Key, Keys,
+    TimeUnit::{Hours, Millis, Seconds},
+};
+use store::FlushDiskType;
+
+use super::{BrokerConfig, Role, without_effect::WITHOUT_EFFECT};
+
+/// The reference keeps file sizes in 32 bits.
+const FILE_MAX_BYTES: u64 = 1 << 31;
+
+/// A whole frame of the wire.
+const FRAME_BYTES: u64 = 16 << 20;
+
+pub(super) static KEYS: Keys<BrokerConfig> = Keys { supported: SUPPORTED, without_effect: WITHOUT_EFFECT };
+
+static SUPPORTED: &[Key<BrokerConfig>] = &[
+    Key { name: "brokerClusterName", field: Text(|c| &mut c.cluster) },
+    Key { name: "brokerName", field: Text(|c| &mut c.name) },
+    Key { name: "brokerId", field: Other { read: read_id, show: |c| c.id.to_string() } },
+    Key { name: "brokerRole", field: Other { read: read_role, show: show_role } },
+    Key { name: "inSyncReplicas", field: Count(|c| &mut c.in_sync_replicas, 1..=9) },
+    Key { name: "namesrvAddr", field: Other { read: read_namesrv, show: |c| c.namesrv.join(";") } },
+    Key {
+        name: "bindAddress",
+        field: Other { read: |c, text| read_ip(text).map(|ip| c.bind = ip), show: |c| c.bind.to_string() },
+    },
+    Key { name: "listenPort", field: Port(|c| &mut c.port) },
+    Key {
+        name: "brokerIP1",
+        field: Other {
+            read: |c, text| read_optional_ip(text).map(|ip| c.advertised = ip),
+            show: |c| show_optional_ip(c.advertised),
+        },
+    },
+    Key {
+        name: "brokerIP2",
+        field: Other {
+            read: |c, text| read_optional_ip(text).map(|ip| c.replication_advertised = ip),
+            show: |c| show_optional_ip(c.replication_advertised),
+        },
+    },
+    Key { name: "brokerPermission", field: Other { read: read_permission, show: |c| c.permission.to_string() } },
+    Key { name: "defaultTopicQueueNums", field: Count(|c| &mut c.default_topic_queues, 1..=65_536) },
+    Key { name: "autoCreateTopicEnable", field: Flag(|c| &mut c.auto_create_topic) },
+    Key { name: "autoCreateSubscriptionGroup", field: Flag(|c| &mut c.auto_create_group) },
+    Key { name: "clusterTopicEnable", field: Flag(|c| &mut c.cluster_topic) },
+    Key { name: "brokerTopicEnable", field: Flag(|c| &mut c.broker_topic) },
+    Key { name: "traceTopicEnable", field: Flag(|c| &mut c.trace_topic_enabled) },
+    Key { name: "msgTraceTopicName", field: Text(|c| &mut c.trace_topic) },
+    Key { name: "regionId", field: Text(|c| &mut c.region) },
+    Key { name: "traceOn", field: Flag(|c| &mut c.trace_on) },
+    Key {
+        name: "startAcceptSendRequestTimeStamp",
+        field: Other { read: read_start_time, show: |c| c.accept_sends_from_ms.to_string() },
+    },
+    Key { name: "flushConsumerOffsetInterval", field: Time(|c| &mut c.offsets_interval, Millis) },
+    Key { name: "consumerOffsetUpdateVersionStep", field: Count(|c| &mut c.offsets_version_step, 1..=1_000_000) },
+    Key { name: "messageDelayLevel", field: Other { read: read_delay_levels, show: |c| c.delay_level_text.clone() } },
+    Key { name: "flushDelayOffsetInterval", field: Time(|c| &mut c.delay_interval, Millis) },
+    Key { name: "delayOffsetUpdateVersionStep", field: Count(|c| &mut c.delay_version_step, 1..=1_000_000) },
+    Key { name: "longPollingEnable", field: Flag(|c| &mut c.long_polling) },
+    Key { name: "shortPollingTimeMills", field: Time(|c| &mut c.short_polling, Millis) },
+    Key { name: "litePullMessageEnable", field: Flag(|c| &mut c.lite_pull) },
+    Key { name: "notifyConsumerIdsChangedEnable", field: Flag(|c| &mut c.notify_members) },
+    Key { name: "channelExpiredTimeout", field: Time(|c| &mut c.client_expiry, Millis) },
+    Key { name: "serverChannelMaxIdleTimeSeconds", field: Time(|c| &mut c.idle_limit, Seconds) },
+    Key { name: "registerNameServerPeriod", field: Time(|c| &mut c.register_interval, Millis) },
+    Key { name: "registerBrokerTimeoutMills", field: Time(|c| &mut c.register_timeout, Millis) },
+    Key { name: "compressedRegister", field: Flag(|c| &mut c.register_compressed) },
+    Key { name: "storePathRootDir", field: Path(|c| &mut c.store.root) },
+    Key {
+        name: "storePathCommitLog",
+        field: Other {
+            read: |c, text| {
+                c.store.commit_log_dir = (!text.is_empty()).then(|| text.into());
+                Ok(())
+            },
+            show: |c| c.store.commit_log_dir.as_ref().map(|path| path.display().to_string()).unwrap_or_default(),
+        },
+    },
+    Key { name: "mappedFileSizeCommitLog", field: Size(|c| &mut c.store.commit_log_file_bytes, 4096..=FILE_MAX_BYTES) },
+    Key {
+        name: "mappedFileSizeConsumeQueue",
+        field: Size(|c| &mut c.store.consume_queue_file_bytes, 20..=FILE_MAX_BYTES),
+    },
+    Key { name: "flushDiskType", field: Other { read: read_flush, show: show_flush } },
+    Key { name: "syncFlushTimeout", field: Time(|c| &mut c.store.sync_flush_timeout, Millis) },
+    Key { name: "flushIntervalCommitLog", field: Time(|c| &mut c.store.flush_interval, Millis) },
+    Key {
+        name: "flushCommitLogLeastPages",
+        field: Other {
+            read: |c, text| read_number(text).map(|pages| c.store.flush_least_pages = pages),
+            show: |c| c.store.flush_least_pages.to_string(),
+        },
+    },
+    Key { name: "flushCommitLogThoroughInterval", field: Time(|c| &mut c.store.flush_thorough_interval, Millis) },
+    Key { name: "flushIntervalConsumeQueue", field: Time(|c| &mut c.store.queue_flush_interval, Millis) },
+    Key {
+        name: "flushConsumeQueueLeastPages",
+        field: Other {
+            read: |c, text| read_number(text).map(|pages| c.store.queue_flush_least_pages = pages),
+            show: |c| c.store.queue_flush_least_pages.to_string(),
+        },
+    },
+    Key {
+        name: "flushConsumeQueueThoroughInterval",
+        field: Time(|c| &mut c.store.queue_flush_thorough_interval, Millis),
+    },
+    Key {
+        name: "maxMessageSize",
+        field: Other { read: read_message_max, show: |c| c.store.message_max_bytes.to_string() },
+    },
+    Key { name: "deleteWhen", field: Other { read: read_delete_when, show: show_delete_when } },
+    Key { name: "fileReservedTime", field: Time(|c| &mut c.store.file_reserved, Hours) },
+    Key { name: "cleanResourceInterval", field: Time(|c| &mut c.store.clean_interval, Millis) },
+    Key { name: "deleteCommitLogFilesInterval", field: Time(|c| &mut c.store.delete_log_file_pause, Millis) },
+    Key { name: "deleteConsumeQueueFilesInterval", field: Time(|c| &mut c.store.delete_queue_file_pause, Millis) },
+    Key {
+        name: "deleteFileBatchMax",
+        field: Other {
+            read: |c, text| read_number(text).map(|count| c.store.delete_batch_max = count),
+            show: |c| c.store.delete_batch_max.to_string(),
+        },
+    },
+    Key {
+        name: "diskMaxUsedSpaceRatio",
+        field: Other {
+            read: |c, text| read_percent(text).map(|percent| c.store.disk_max_used_percent = percent),
+            show: |c| c.store.disk_max_used_percent.to_string(),
+        },
+    },
+    Key {
+        name: "diskSpaceCleanForciblyRatio",
+        field: Other {
+            read: |c, text| read_percent(text).map(|percent| c.store.disk_clean_forcibly_percent = percent),
+            show: |c| c.store.disk_clean_forcibly_percent.to_string(),
+        },
+    },
+    Key {
+        name: "diskSpaceWarningLevelRatio",
+        field: Other {
+            read: |c, text| read_percent(text).map(|percent| c.store.disk_warning_percent = percent),
+            show: |c| c.store.disk_warning_percent.to_string(),
+        },
+    },
+    Key { name: "cleanFileForciblyEnable", field: Flag(|c| &mut c.store.clean_file_forcibly) },
+    Key { name: "checkCRCOnRecover", field: Flag(|c| &mut c.store.check_crc_on_recover) },
+    Key { name: "readUnCommitted", field: Flag(|c| &mut c.store.read_uncommitted) },
+    Key {
+        name: "accessMessageInMemoryMaxRatio",
+        field: Other {
+            read: |c, text| read_percent(text).map(|percent| c.store.memory_max_percent = percent),
+            show: |c| c.store.memory_max_percent.to_string(),
+        },
+    },
+    Key {
+        name: "maxTransferBytesOnMessageInMemory",
+        field: Size(|c| &mut c.store.transfer_memory_bytes, 1..=FRAME_BYTES),
+    },
+    Key { name: "maxTransferCountOnMessageInMemory", field: Count(|c| &mut c.store.transfer_memory_count, 1..=65_536) },
+    Key { name: "maxTransferBytesOnMessageInDisk", field: Size(|c| &mut c.store.transfer_disk_bytes, 1..=FRAME_BYTES) },
+    Key { name: "maxTransferCountOnMessageInDisk", field: Count(|c| &mut c.store.transfer_disk_count, 1..=65_536) },
+    Key { name: "maxFilterMessageSize", field: Size(|c| &mut c.store.filter_max_bytes, 20..=FILE_MAX_BYTES) },
+    Key { name: "acceptDamagedCommitLog", field: Flag(|c| &mut c.store.accept_damaged_log) },
+];
+
+fn read_role(config: &mut BrokerConfig, text: &str) -> Result<(), String> {
+    config.role = match text {
+        "ASYNC_MASTER" => Role::AsyncMaster,
+        "SYNC_MASTER" => Role::SyncMaster,
+        "SLAVE" => Role::Slave,
+        _ => return Err("ASYNC_MASTER, SYNC_MASTER or SLAVE".to_owned()),
+    };
+    Ok(())
+}
+
+fn show_role(config: &BrokerConfig) -> String {
+    match config.role {
+        Role::AsyncMaster => "ASYNC_MASTER",
+        Role::SyncMaster => "SYNC_MASTER",
+        Role::Slave => "SLAVE",
+    }
+    .to_owned()
+}
+
+fn read_id(config: &mut BrokerConfig, text: &str) -> Result<(), String> {
+    let id = text.parse().ok().filter(|id: &u64| i64::try_from(*id).is_ok());
+    config.id = id.ok_or("a number, 0 for a master")?;
+    Ok(())
+}
+
+fn read_permission(config: &mut BrokerConfig, text: &str) -> Result<(), String> {
+    config.permission = text.parse().ok().filter(|perm| *perm <= 7).ok_or("permission bits from 0 to 7")?;
+    Ok(())
+}
+
+fn read_namesrv(config: &mut BrokerConfig, text: &str) -> Result<(), String> {
+    config.namesrv = text.split(';').map(str::trim).filter(|address| !address.is_empty()).map(str::to_owned).collect();
+    Ok(())
+}
+
+fn read_start_time(config: &mut BrokerConfig, text: &str) -> Result<(), String> {
+    config.accept_sends_from_ms = text.parse().map_err(|_| "milliseconds since 1970".to_owned())?;
+    Ok(())
+}
+
+fn read_delay_levels(config: &mut BrokerConfig, text: &str) -> Result<(), String> {
+    config.store.delay_levels =
+        DelayLevels::parse(text).map_err(|error| format!("delays such as `1s 5s 1m`: {error}"))?;
+    text.clone_into(&mut config.delay_level_text);
+    Ok(())
+}
+
+fn read_ip(text: &str) -> Result<IpAddr, String> {
+    text.parse().map_err(|_| "an IP address".to_owned())
+}
+
+/// An optional address: empty text for none.
+fn read_optional_ip(text: &str) -> Result<Option<IpAddr>, String> {
+    if text.is_empty() { Ok(None) } else { read_ip(text).map(Some) }
+}
+
+fn show_optional_ip(ip: Option<IpAddr>) -> String {
+    ip.map(|ip| ip.to_string()).unwrap_or_default()
+}
+
+fn read_flush(config: &mut BrokerConfig, text: &str) -> Result<(), String> {
+    config.store.flush_disk_type = match text {
+        "ASYNC_FLUSH" => FlushDiskType::Async,
+        "SYNC_FLUSH" => FlushDiskType::Sync,
+        _ => return Err("ASYNC_FLUSH or SYNC_FLUSH".to_owned()),
+    };
+    Ok(())
+}
+
+fn show_flush(config: &BrokerConfig) -> String {
+    match config.store.flush_disk_type {
+        FlushDiskType::Async => "ASYNC_FLUSH",
+        FlushDiskType::Sync => "SYNC_FLUSH",
+    }
+    .to_owned()
+}
+
+fn read_number<N: std::str::FromStr>(text: &str) -> Result<N, String> {
+    text.parse().map_err(|_| "a number".to_owned())
+}
+
+fn read_percent(text: &str) -> Result<u8, String> {
+    text.parse().ok().filter(|percent| *percent <= 100).ok_or_else(|| "a percentage from 0 to 100".to_owned())
+}
+
+/// A body must leave room for the header in a frame.
+fn read_message_max(config: &mut BrokerConfig, text: &str) -> Result<(), String> {
+    let size: Option<usize> = text.parse().ok();
+    let size = size.filter(|size| (1..=FRAME_BYTES as usize - (1 << 20)).contains(size));
+    config.store.message_max_bytes = size.ok_or("a number of bytes up to 15728640")?;
+    Ok(())
+}
+
+fn read_delete_when(config: &mut BrokerConfig, text: &str) -> Result<(), String> {
+    let hours = text.split(';').map(str::trim).filter(|hour| !hour.is_empty());
+    let hours: Option<Vec<u8>> = hours.map(|hour| hour.parse().ok().filter(|hour| *hour < 24)).collect();
+    config.store.delete_when = hours.ok_or("hours from 00 to 23, separated by semicolons")?;
+    Ok(())
+}
+
+fn show_delete_when(config: &BrokerConfig) -> String {
+    let hours: Vec<String> = config.store.delete_when.iter().map(|hour| format!("{hour:02}")).collect();
+    hours.join(";")
+}
+
+#[cfg(test)]
+mod tests {
+    use remoting::settings::read_properties;
+
+    use super::*;
+
+    fn read(text: &str) -> BrokerConfig {
+        BrokerConfig::read(read_properties(text, "broker.conf").unwrap()).unwrap().0
+    }
+
+    #[test]
+    fn shown_configuration_reads_back_as_the_same() {
+        let config = read("brokerIP1=10.0.0.1\nnamesrvAddr=a:1;b:2\nmessageDelayLevel=1s 2m\nflushDiskType=SYNC_FLUSH");
+        assert_eq!(read(&config.show()).show(), config.show());
+        assert!(config.show().contains("messageDelayLevel=1s 2m\n"));
+    }
+
+    #[test]
+    fn no_key_is_both_supported_and_without_effect() {
+        for (index, key) in SUPPORTED.iter().enumerate() {
+            assert!(!WITHOUT_EFFECT.contains(&key.name), "{}", key.name);
+            assert!(SUPPORTED[..index].iter().all(|other| other.name != key.name), "{}", key.name);
+        }
+        assert!(WITHOUT_EFFECT.is_sorted());
+    }
+
+    #[test]
+    fn bad_values_name_the_key() {
+        let error =
+            |text: &str| BrokerConfig::read(read_properties(text, "broker.conf").unwrap()).unwrap_err().to_string();
+        assert_says(&error("brokerRole=MASTER"), "ASYNC_MASTER, SYNC_MASTER or SLAVE");
+        assert_says(&error("brokerIP1=localhost"), "an IP address");
+        assert_says(&error("messageDelayLevel=1s 5x"), "delay level 2 is `5x`");
+        assert_says(&error("brokerPermission=8"), "permission bits from 0 to 7");
+    }
+
+    fn assert_says(error: &str, part: &str) {
+        assert!(error.starts_with("broker.conf:1: ") && error.contains(part), "{error}");
+    }
+}

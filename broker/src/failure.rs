@@ -1,0 +1,36 @@
+//! Which response code stands for which failure of the store. The one place where that is decided.
+
+use remoting::{Response, ResponseCode};
+use store::{Flushed, PutError, WriteBlock};
+
+use crate::table_file::SaveError;
+
+/// The answer to a message that was not stored. Source: `spec/store.md` 2.6, `spec/protocol.md` 6.1.
+pub(crate) fn put(error: &PutError) -> Response {
+    let code = match error {
+        PutError::Blocked(WriteBlock::Stopped | WriteBlock::DiskFull { .. }) => ResponseCode::SERVICE_NOT_AVAILABLE,
+        PutError::Blocked(WriteBlock::QueuesFailing | WriteBlock::Fenced) => ResponseCode::SERVICE_NOT_AVAILABLE,
+        PutError::FileNotReady => ResponseCode::SYSTEM_BUSY,
+        PutError::Illegal { .. } | PutError::PropertiesTooLong { .. } => ResponseCode::MESSAGE_ILLEGAL,
+        // The next log file cannot be made, or something that later versions of the store add.
+        PutError::CreateFile | _ => ResponseCode::SYSTEM_ERROR,
+    };
+    Response::failure(code, error.to_string())
+}
+
+/// The code for a message that was stored and waited for the disk; `None` if it is there.
+pub(crate) fn flushed(flushed: Flushed) -> Option<ResponseCode> {
+    match flushed {
+        Flushed::Done => None,
+        Flushed::TimedOut | Flushed::Failed => Some(ResponseCode::FLUSH_DISK_TIMEOUT),
+    }
+}
+
+/// The answer to a request whose change of a table could not be saved.
+pub(crate) fn save(error: &SaveError) -> Response {
+    let code = match error {
+        SaveError::Write(_) => ResponseCode::SYSTEM_ERROR,
+        SaveError::Stopped => ResponseCode::SERVICE_NOT_AVAILABLE,
+    };
+    Response::failure(code, error.to_string())
+}

@@ -1,0 +1,146 @@
+//! The consumer groups of a broker, as they are configured.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use remoting::body::{DataVersion, SubscriptionGroupConfig, SubscriptionGroupWrapper};
+
+use crate::table_file::{SaveError, TableFile};
+
+/// The bit of a forbidden mask that takes the right to read. Source: the reference's `PermName.INDEX_PERM_READ`.
+const FORBIDDEN_READ: i32 = 1 << 2;
+
+/// All consumer groups, their version, and the file `subscriptionGroup.json` that follows every change.
+#[derive(Debug)]
+pub(crate) struct Groups {
+    /// Whether an unknown group is made when somebody uses it.
+    auto_create: bool,
+    /// Leaf lock: nothing else is locked while it is held.
+    inner: Mutex<Inner>,
+    file: TableFile,
+}
+
+#[derive(Debug)]
+struct Inner {
+    table: BTreeMap<String, SubscriptionGroupConfig>,
+    /// Which group may not read which topic, as other brokers wrote it.
+    forbidden: BTreeMap<String, BTreeMap<String, i32>>,
+    version: DataVersion,
+    /// Counts changes in memory; `version` is what others see.
+    revision: u64,
+}
+
+/// A group, and the change that must be in the file before the group is relied on.
+#[derive(Debug, Clone)]
+pub(crate) struct Group {
+    pub(crate) config: SubscriptionGroupConfig,
+    pub(crate) revision: u64,
+}
+
+impl Groups {
+    /// The table that was stored.
+    pub(crate) fn new(stored: SubscriptionGroupWrapper, auto_create: bool) -> Groups {
+        let inner = Inner {
+            table: stored.subscription_group_table,
+            forbidden: stored.forbidden_table,
+            version: stored.data_version,
+            revision: 0,
+        };
+        Groups { auto_create, inner: Mutex::new(inner), file: TableFile::new() }
+    }
+
+    /// The file that follows the table.
+    pub(crate) fn file(&self) -> &TableFile {
+        &self.file
+    }
+
+    /// A group that exists.
+    pub(crate) fn get(&self, group: &str) -> Option<SubscriptionGroupConfig> {
+        self.lock().table.get(group).cloned()
+    }
+
+    /// A group, made with the defaults if it does not exist and may be made.
+    pub(crate) fn get_or_create(&self, group: &str, now_ms: i64) -> Option<Group> {
+        let mut inner = self.lock();
+        if let Some(config) = inner.table.get(group) {
+            return Some(Group { config: config.clone(), revision: 0 });
+        }
+        if !self.auto_create || message::validate_group(group).is_err() {
+            return None;
+        }
+        let config = SubscriptionGroupConfig { group_name: group.to_owned(), ..SubscriptionGroupConfig::default() };
+        let revision = inner.put(config.clone(), now_ms);
+        self.file.changed(revision);
+        Some(Group { config, revision })
+    }
+
+    /// Whether a group may not read a topic.
+    pub(crate) fn is_read_forbidden(&self, group: &str, topic: &str) -> bool {
+        let inner = self.lock();
+        let mask = inner.forbidden.get(group).and_then(|topics| topics.get(topic));
+        mask.is_some_and(|mask| mask & FORBIDDEN_READ != 0)
+    }
+
+    /// Adds groups or replaces them. Returns the change to wait for.
+    pub(crate) fn put(&self, configs: Vec<SubscriptionGroupConfig>, now_ms: i64) -> u64 {
+        let mut inner = self.lock();
+        for config in configs {
+            inner.put(config, now_ms);
+        }
+        self.file.changed(inner.revision);
+        inner.revision
+    }
+
+    /// Removes a group. Returns the change to wait for, if there was such a group.
+    pub(crate) fn remove(&self, group: &str, now_ms: i64) -> Option<u64> {
+        let mut inner = self.lock();
+        inner.table.remove(group)?;
+        let revision = inner.next_revision(now_ms);
+        self.file.changed(revision);
+        Some(revision)
+    }
+
+    /// Whether the file has the change already.
+    pub(crate) fn is_saved(&self, revision: u64) -> bool {
+        self.file.is_saved(revision)
+    }
+
+    /// Ends when the file has the change.
+    ///
+    /// # Errors
+    /// If it could not be written.
+    pub(crate) async fn saved(&self, revision: u64) -> Result<(), SaveError> {
+        self.file.saved(revision).await
+    }
+
+    /// The whole table, and the change it stands for.
+    pub(crate) fn snapshot(&self) -> (u64, SubscriptionGroupWrapper) {
+        let inner = self.lock();
+        let stored = SubscriptionGroupWrapper {
+            data_version: inner.version.clone(),
+            forbidden_table: inner.forbidden.clone(),
+            subscription_group_table: inner.table.clone(),
+        };
+        (inner.revision, stored)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn next_revision(&mut self, now_ms: i64) -> u64 {
+        self.revision += 1;
+        self.version.counter += 1;
+        self.version.timestamp = now_ms;
+        self.revision
+    }
+
+    fn put(&mut self, config: SubscriptionGroupConfig, now_ms: i64) -> u64 {
+        self.table.insert(config.group_name.clone(), config);
+        self.next_revision(now_ms)
+    }
+}

@@ -1,0 +1,126 @@
+//! Offsets of groups and queues, and single messages.
+
+use std::sync::Arc;
+
+use host::Host;
+use message::{PhyOffset, QueueOffset};
+use remoting::{
+    BoundaryType, GetEarliestMsgStoretimeResponseHeader, GetMaxOffsetRequestHeader, GetMinOffsetRequestHeader,
+    OffsetResponseHeader, QueryConsumerOffsetRequestHeader, QueryConsumerOffsetResponseHeader, Response, ResponseCode,
+    SearchOffsetRequestHeader, UpdateConsumerOffsetRequestHeader, ViewMessageRequestHeader,
+};
+use store::{GetRequest, GetStatus, Store, TimeBoundary};
+
+use crate::{
+    groups::Groups,
+    offsets::{ConsumerOffsets, GroupQueue},
+    pull::wire,
+    topics::Topics,
+};
+
+/// Answers questions about offsets, and keeps those that groups commit.
+pub(crate) struct Lookups {
+    pub(crate) host: Host,
+    pub(crate) store: Arc<Store>,
+    pub(crate) topics: Arc<Topics>,
+    pub(crate) groups: Arc<Groups>,
+    pub(crate) offsets: Arc<ConsumerOffsets>,
+}
+
+impl Lookups {
+    /// The offset that a group committed for a queue; if it never did, 0 for a queue that still has its first message
+    /// among the recent ones, else nothing, and the client decides where to begin.
+    ///
+    /// Source: `spec/protocol.md` 7.3.
+    pub(crate) fn query_offset(&self, header: &QueryConsumerOffsetRequestHeader) -> Response {
+        let found = |offset| Response::success().with_header(&QueryConsumerOffsetResponseHeader { offset });
+        let QueryConsumerOffsetRequestHeader { consumer_group: group, topic, queue_id, .. } = header;
+        let Ok(queue) = u32::try_from(*queue_id) else { return not_found() };
+        if let Some(offset) = self.offsets.get(GroupQueue { group, topic, queue }) {
+            return found(wire(offset));
+        }
+        let may_be_zero = header.set_zero_if_not_found != Some(false);
+        if may_be_zero && self.first_message_is_recent(topic, queue) { found(0) } else { not_found() }
+    }
+
+    /// Keeps an offset for a group. It may be lower than before.
+    pub(crate) fn commit_offset(&self, header: &UpdateConsumerOffsetRequestHeader) -> Response {
+        let UpdateConsumerOffsetRequestHeader { consumer_group: group, topic, .. } = header;
+        let queue = header.queue_id.and_then(|queue| u32::try_from(queue).ok());
+        let offset = header.commit_offset.and_then(|offset| u64::try_from(offset).ok());
+        let (Some(queue), Some(offset)) = (queue, offset) else {
+            return Response::failure(ResponseCode::INVALID_PARAMETER, "queueId and commitOffset must not be negative");
+        };
+        if self.topics.shape(topic).is_none() {
+            return Response::failure(ResponseCode::TOPIC_NOT_EXIST, format!("Topic {topic} not exist!"));
+        }
+        if self.groups.get_or_create(group, self.host.wall_ms()).is_none() {
+            let remark = format!("Group {group} not exist!");
+            return Response::failure(ResponseCode::SUBSCRIPTION_GROUP_NOT_EXIST, remark);
+        }
+        self.offsets.commit(GroupQueue { group, topic, queue }, QueueOffset(offset), self.host.wall_ms());
+        Response::success()
+    }
+
+    /// The offset at which messages of a time begin or end.
+    pub(crate) fn search(&self, header: &SearchOffsetRequestHeader) -> Response {
+        let boundary = match header.boundary_type {
+            BoundaryType::Lower => TimeBoundary::Lower,
+            BoundaryType::Upper => TimeBoundary::Upper,
+        };
+        let time_ms = header.timestamp;
+        self.offset(header.queue_id, |queue| self.store.offset_by_time(&header.topic, queue, time_ms, boundary))
+    }
+
+    /// The end of a queue.
+    pub(crate) fn max(&self, header: &GetMaxOffsetRequestHeader) -> Response {
+        self.offset(header.queue_id, |queue| self.store.max_offset(&header.topic, queue))
+    }
+
+    /// The start of a queue.
+    pub(crate) fn min(&self, header: &GetMinOffsetRequestHeader) -> Response {
+        self.offset(header.queue_id, |queue| self.store.min_offset(&header.topic, queue))
+    }
+
+    /// When the first message of a queue was stored.
+    pub(crate) fn earliest(&self, header: &GetMinOffsetRequestHeader) -> Response {
+        let queue = u32::try_from(header.queue_id).ok();
+        let timestamp = queue.and_then(|queue| self.store.earliest_store_ms(&header.topic, queue)).unwrap_or(-1);
+        Response::success().with_header(&GetEarliestMsgStoretimeResponseHeader { timestamp })
+    }
+
+    /// One message by its place in the log.
+    pub(crate) fn view(&self, header: &ViewMessageRequestHeader) -> Response {
+        let record = u64::try_from(header.offset).ok().and_then(|phy| self.store.record_at(PhyOffset(phy)));
+        match record {
+            Some(record) => Response::success().with_body(record),
+            None => {
+                let remark = format!("can not find message by the offset, {}", header.offset);
+                Response::failure(ResponseCode::SYSTEM_ERROR, remark)
+            }
+        }
+    }
+
+    /// Queues that do not exist have the offset 0.
+    fn offset(&self, queue: i32, look_up: impl FnOnce(u32) -> QueueOffset) -> Response {
+        let offset = u32::try_from(queue).map_or(0, |queue| wire(look_up(queue)));
+        Response::success().with_header(&OffsetResponseHeader { offset })
+    }
+
+    fn first_message_is_recent(&self, topic: &str, queue_id: u32) -> bool {
+        let result = self.store.get(&GetRequest {
+            topic,
+            queue_id,
+            offset: QueueOffset(0),
+            max_count: 1,
+            max_bytes: 0,
+            filter: None,
+        });
+        result.status == GetStatus::Found && !result.suggest_slave
+    }
+}
+
+fn not_found() -> Response {
+    let remark = "Not found, maybe this is the first time this group consumes the queue";
+    Response::failure(ResponseCode::QUERY_NOT_FOUND, remark)
+}

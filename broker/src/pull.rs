@@ -1,0 +1,329 @@
+//! Pulls: messages of a queue, or the wait for them.
+
+use std::{sync::Arc, time::Duration};
+
+use host::Host;
+use message::{QueueOffset, java_hash};
+use remoting::{
+    PullMessageRequestHeader, PullMessageResponseHeader, Reply, Response, ResponseCode, body::SubscriptionGroupConfig,
+};
+use store::{GetRequest, GetResult, GetStatus, MessageFilter, Store};
+
+use crate::{
+    clients::Clients,
+    config::BrokerConfig,
+    figures::Figures,
+    groups::Groups,
+    offsets::{ConsumerOffsets, GroupQueue},
+    tag_filter::TagFilter,
+    topics::{TopicShape, Topics},
+};
+
+/// Bits of the `sysFlag` of a pull. Source: `spec/protocol.md` 7.1.
+const COMMIT_OFFSET: i32 = 1;
+const SUSPEND: i32 = 2;
+const SUBSCRIPTION: i32 = 4;
+
+/// Nobody waits longer than this for a message, whatever the request says.
+const HOLD_MAX: Duration = Duration::from_secs(300);
+
+/// What is forbidden, as the answer names it. Source: `spec/protocol.md` 7.1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Forbidden {
+    Broker = 1,
+    Group = 2,
+    Topic = 3,
+    Broadcast = 4,
+    Subscription = 5,
+}
+
+/// Answers pulls.
+pub(crate) struct Pulls<P> {
+    pub(crate) host: Host,
+    pub(crate) config: Arc<BrokerConfig>,
+    pub(crate) store: Arc<Store>,
+    pub(crate) topics: Arc<Topics>,
+    pub(crate) groups: Arc<Groups>,
+    pub(crate) offsets: Arc<ConsumerOffsets>,
+    pub(crate) clients: Arc<Clients<P>>,
+    pub(crate) figures: Arc<Figures>,
+}
+
+/// A pull that was checked.
+struct Plan {
+    topic: String,
+    queue: u32,
+    /// Where the client wants to begin. Negative offsets exist nowhere, so they lie before the queue.
+    wanted: Option<QueueOffset>,
+    max_count: u32,
+    filter: TagFilter,
+    topic_flag: i32,
+    group_flag: i32,
+    /// How long to wait for a message, if at all.
+    hold: Option<Duration>,
+}
+
+impl<P: Clone + Send + Sync + 'static> Pulls<P> {
+    /// Answers at once, unless there is nothing yet and the client wants to wait.
+    pub(crate) fn pull(self: &Arc<Self>, header: PullMessageRequestHeader, is_lite: bool) -> Reply {
+        let (plan, commit) = match self.check(header, is_lite) {
+            Ok(checked) => checked,
+            Err(refused) => return Reply::Now(refused),
+        };
+        if let Some((group, offset)) = commit {
+            let at = GroupQueue { group: &group, topic: &plan.topic, queue: plan.queue };
+            self.offsets.commit(at, offset, self.host.wall_ms());
+        }
+        let Some(wanted) = plan.wanted else { return Reply::Now(self.before_queue(&plan)) };
+        let result = self.read(&plan, wanted);
+        match plan.hold {
+            Some(time) if waits(&result, wanted) => {
+                let this = Arc::clone(self);
+                Reply::later(async move { this.hold(plan, wanted, time.min(HOLD_MAX)).await })
+            }
+            _ => Reply::Now(self.answer(&plan, wanted, result)),
+        }
+    }
+
+    /// Waits until the queue has a message that the filter may want, or the time is over. Messages that it does not
+    /// want are passed by silently, so that they do not cost an answer each.
+    async fn hold(&self, plan: Plan, wanted: QueueOffset, time: Duration) -> Response {
+        host::point!("broker.pull-held");
+        let mut over = self.host.sleep(time);
+        let mut at = wanted;
+        loop {
+            let is_over = host::select! {
+                () = self.store.arrival(&plan.topic, plan.queue, at) => false,
+                () = &mut over => true,
+            };
+            let result = self.read(&plan, at);
+            if result.status == GetStatus::NoMatchedMessage && result.next > at {
+                at = result.next;
+                if !is_over {
+                    continue;
+                }
+            }
+            if is_over || !waits(&result, at) {
+                let passed = at > wanted && waits(&result, at);
+                let response = self.answer(&plan, at, result);
+                // The client shall go on behind the messages that were passed by.
+                return if passed { response.with_code(ResponseCode::PULL_RETRY_IMMEDIATELY) } else { response };
+            }
+        }
+    }
+
+    fn read(&self, plan: &Plan, offset: QueueOffset) -> GetResult {
+        let filter = match &plan.filter {
+            TagFilter::All => None,
+            codes @ TagFilter::Codes(_) => Some(codes as &dyn MessageFilter),
+        };
+        self.store.get(&GetRequest {
+            topic: &plan.topic,
+            queue_id: plan.queue,
+            offset,
+            max_count: plan.max_count,
+            max_bytes: u64::MAX,
+            filter,
+        })
+    }
+
+    /// Source: `spec/protocol.md` 7.1, `spec/store.md` 10.2.
+    fn answer(&self, plan: &Plan, wanted: QueueOffset, result: GetResult) -> Response {
+        let (code, status) = match result.status {
+            GetStatus::Found => (ResponseCode::SUCCESS, "FOUND"),
+            GetStatus::NoMatchedMessage => (ResponseCode::PULL_RETRY_IMMEDIATELY, "NO_MATCHED_MESSAGE"),
+            GetStatus::MessageWasRemoving => (ResponseCode::PULL_RETRY_IMMEDIATELY, "MESSAGE_WAS_REMOVING"),
+            GetStatus::NoMessageInQueue if wanted.0 == 0 => (ResponseCode::PULL_NOT_FOUND, "NO_MESSAGE_IN_QUEUE"),
+            GetStatus::NoMessageInQueue => (ResponseCode::PULL_OFFSET_MOVED, "NO_MESSAGE_IN_QUEUE"),
+            GetStatus::OffsetFoundNull => (ResponseCode::PULL_NOT_FOUND, "OFFSET_FOUND_NULL"),
+            GetStatus::OffsetOverflowOne => (ResponseCode::PULL_NOT_FOUND, "OFFSET_OVERFLOW_ONE"),
+            GetStatus::OffsetOverflowBadly => (ResponseCode::PULL_OFFSET_MOVED, "OFFSET_OVERFLOW_BADLY"),
+            GetStatus::OffsetTooSmall => (ResponseCode::PULL_OFFSET_MOVED, "OFFSET_TOO_SMALL"),
+        };
+        if code == ResponseCode::PULL_OFFSET_MOVED {
+            host::point!("broker.offset-moved", result.next.0);
+        }
+        self.figures.got(result.count);
+        let header = self.header(plan, result.next, result.min, result.max);
+        Response::success().with_code(code).with_remark(status).with_header(&header).with_body(result.records)
+    }
+
+    /// The answer to an offset below zero.
+    fn before_queue(&self, plan: &Plan) -> Response {
+        let min = self.store.min_offset(&plan.topic, plan.queue);
+        let max = self.store.max_offset(&plan.topic, plan.queue);
+        Response::success()
+            .with_code(ResponseCode::PULL_OFFSET_MOVED)
+            .with_remark("OFFSET_TOO_SMALL")
+            .with_header(&self.header(plan, min, min, max))
+    }
+
+    fn header(&self, plan: &Plan, next: QueueOffset, min: QueueOffset, max: QueueOffset) -> PullMessageResponseHeader {
+        PullMessageResponseHeader {
+            suggest_which_broker_id: 0,
+            next_begin_offset: wire(next),
+            min_offset: wire(min),
+            max_offset: wire(max),
+            offset_delta: None,
+            topic_sys_flag: Some(plan.topic_flag),
+            group_sys_flag: Some(plan.group_flag),
+            forbidden_type: None,
+        }
+    }
+
+    /// Checks a pull in the order of the reference; also gives the offset that it commits for its group.
+    ///
+    /// Source: the reference's `PullMessageProcessor`.
+    fn check(
+        &self,
+        header: PullMessageRequestHeader,
+        is_lite: bool,
+    ) -> Result<(Plan, Option<(String, QueueOffset)>), Response> {
+        let ip = self.config.advertised_ip();
+        if !self.config.is_readable() {
+            return Err(forbidden(Forbidden::Broker, format!("the broker[{ip}] pulling message is forbidden")));
+        }
+        if is_lite && !self.config.lite_pull {
+            return Err(forbidden(Forbidden::Broker, format!("the broker[{ip}] for lite pull consumer is forbidden")));
+        }
+        let group = self.group(&header.consumer_group)?;
+        let shape = self.topic(&header)?;
+        let queue = match u32::try_from(header.queue_id) {
+            Ok(queue) if queue < shape.read_queues => queue,
+            _ => {
+                let PullMessageRequestHeader { queue_id, topic, .. } = &header;
+                let remark =
+                    format!("queueId[{queue_id}] is illegal, topic:[{topic}] has {} read queues", shape.read_queues);
+                return Err(Response::failure(ResponseCode::INVALID_PARAMETER, remark));
+            }
+        };
+        let filter = self.filter(&header, &group)?;
+        let commit = u64::try_from(header.commit_offset).ok().filter(|_| header.sys_flag & COMMIT_OFFSET != 0);
+        let plan = Plan {
+            queue,
+            wanted: u64::try_from(header.queue_offset).ok().map(QueueOffset),
+            max_count: u32::try_from(header.max_msg_nums).unwrap_or(1).max(1),
+            filter,
+            topic_flag: shape.sys_flag,
+            group_flag: group.group_sys_flag,
+            hold: self.hold_time(&header),
+            topic: header.topic,
+        };
+        Ok((plan, commit.map(|offset| (header.consumer_group, QueueOffset(offset)))))
+    }
+
+    fn group(&self, name: &str) -> Result<SubscriptionGroupConfig, Response> {
+        let Some(group) = self.groups.get_or_create(name, self.host.wall_ms()) else {
+            let remark = format!("subscription group [{name}] does not exist");
+            return Err(Response::failure(ResponseCode::SUBSCRIPTION_GROUP_NOT_EXIST, remark));
+        };
+        if !group.config.consume_enable {
+            return Err(forbidden(Forbidden::Group, format!("subscription group no permission, {name}")));
+        }
+        Ok(group.config)
+    }
+
+    fn topic(&self, header: &PullMessageRequestHeader) -> Result<TopicShape, Response> {
+        let topic = &header.topic;
+        let Some(shape) = self.topics.shape(topic) else {
+            let remark = format!("topic[{topic}] not exist, apply first please!");
+            return Err(Response::failure(ResponseCode::TOPIC_NOT_EXIST, remark));
+        };
+        if !shape.is_readable {
+            return Err(forbidden(Forbidden::Topic, format!("the topic[{topic}] pulling message is forbidden")));
+        }
+        Ok(shape)
+    }
+
+    /// What the pull wants of its queue: as the request says itself, or as the group registered it.
+    fn filter(
+        &self,
+        header: &PullMessageRequestHeader,
+        group: &SubscriptionGroupConfig,
+    ) -> Result<TagFilter, Response> {
+        let PullMessageRequestHeader { consumer_group: name, topic, .. } = header;
+        if header.sys_flag & SUBSCRIPTION != 0 {
+            require_tags(header.expression_type.as_deref())?;
+            let expression = header.subscription.as_deref().unwrap_or_default();
+            return TagFilter::parse(expression, java_hash).ok_or_else(|| {
+                Response::failure(ResponseCode::SUBSCRIPTION_PARSE_FAILED, "parse the consumer's subscription failed")
+            });
+        }
+        let not_exist = |what| {
+            let remark = format!("the consumer's {what} not exist: group {name}, topic {topic}");
+            Response::failure(ResponseCode::SUBSCRIPTION_NOT_EXIST, remark)
+        };
+        if !self.clients.is_online(name) {
+            return Err(not_exist("group info"));
+        }
+        if !group.consume_broadcast_enable && self.clients.is_broadcast(name) {
+            let remark = format!("the consumer group[{name}] can not consume by broadcast way");
+            return Err(forbidden(Forbidden::Broadcast, remark));
+        }
+        if self.groups.is_read_forbidden(name, topic) {
+            let remark = format!("the consumer group[{name}] is forbidden for topic[{topic}]");
+            return Err(forbidden(Forbidden::Subscription, remark));
+        }
+        let subscription = self.clients.subscription(name, topic).ok_or_else(|| not_exist("subscription"))?;
+        if subscription.data.sub_version < header.sub_version {
+            let remark = "the consumer's subscription not latest";
+            return Err(Response::failure(ResponseCode::SUBSCRIPTION_NOT_LATEST, remark));
+        }
+        require_tags(Some(&subscription.data.expression_type))?;
+        Ok(subscription.filter)
+    }
+
+    fn hold_time(&self, header: &PullMessageRequestHeader) -> Option<Duration> {
+        if header.sys_flag & SUSPEND == 0 {
+            return None;
+        }
+        if !self.config.long_polling {
+            return Some(self.config.short_polling);
+        }
+        u64::try_from(header.suspend_timeout_millis).ok().map(Duration::from_millis)
+    }
+}
+
+impl MessageFilter for TagFilter {
+    fn matches_tags_code(&self, tags_code: i64) -> bool {
+        self.matches(tags_code)
+    }
+}
+
+/// Whether a read ended where the next message will come.
+fn waits(result: &GetResult, at: QueueOffset) -> bool {
+    match result.status {
+        GetStatus::OffsetOverflowOne => true,
+        GetStatus::NoMessageInQueue => at.0 == 0,
+        _ => false,
+    }
+}
+
+/// Refuses expressions that are not tags.
+pub(crate) fn require_tags(expression_type: Option<&str>) -> Result<(), Response> {
+    match expression_type {
+        None | Some("" | "TAG") => Ok(()),
+        Some(other) => {
+            let remark = format!("The broker does not support consumer to filter message by {other}");
+            Err(Response::failure(ResponseCode::SYSTEM_ERROR, remark))
+        }
+    }
+}
+
+fn forbidden(what: Forbidden, remark: String) -> Response {
+    Response::failure(ResponseCode::NO_PERMISSION, remark).with_header(&PullMessageResponseHeader {
+        suggest_which_broker_id: 0,
+        next_begin_offset: 0,
+        min_offset: 0,
+        max_offset: 0,
+        offset_delta: None,
+        topic_sys_flag: None,
+        group_sys_flag: None,
+        forbidden_type: Some(what as i32),
+    })
+}
+
+/// An offset as headers carry it.
+pub(crate) fn wire(offset: QueueOffset) -> i64 {
+    i64::try_from(offset.0).expect("a queue offset fits 63 bits")
+}

@@ -1,0 +1,158 @@
+//! How a broker makes itself known to every name server.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use host::Host;
+use remoting::{
+    Client, ClientConfig, Handler, Inbound, Peer, RegisterBrokerRequestHeader, Reply, Request, Response, ResponseCode,
+    UnregisterBrokerRequestHeader,
+    body::{Body, RegisterBrokerBody},
+};
+use tokio::sync::Notify;
+use tracing::{info, warn};
+
+use crate::{config::BrokerConfig, identity::Identity, topics::Topics};
+
+/// Bounds of the pause between two registrations. Source: `spec/protocol.md` 10.2.
+const INTERVAL_MIN: Duration = Duration::from_secs(10);
+const INTERVAL_MAX: Duration = Duration::from_secs(60);
+
+/// A registration that failed is tried again after this, and one whose connection was lost.
+const RETRY_AFTER: Duration = Duration::from_secs(2);
+
+/// How long taking leave of one name server may take.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Registers with every name server: at the start, now and then, after every change of topics, and again when the
+/// connection was lost, because a name server forgets a broker whose connection closes.
+pub(crate) struct Registration {
+    host: Host,
+    config: Arc<BrokerConfig>,
+    topics: Arc<Topics>,
+    identity: Arc<Identity>,
+    client: Client,
+    lost: Arc<Lost>,
+}
+
+/// Tells that some connection to a name server ended.
+#[derive(Debug, Default)]
+struct Lost {
+    connection: Notify,
+}
+
+impl Handler for Lost {
+    fn handle(&self, _: &Peer, inbound: Inbound) -> Reply {
+        Response::not_supported(inbound.request.code().number()).into()
+    }
+
+    fn closed(&self, _: &Peer) {
+        self.connection.notify_waiters();
+    }
+}
+
+impl Registration {
+    pub(crate) fn new(
+        host: &Host,
+        config: Arc<BrokerConfig>,
+        topics: Arc<Topics>,
+        identity: Arc<Identity>,
+    ) -> Registration {
+        let lost = Arc::new(Lost::default());
+        let client = Client::new(ClientConfig::default(), Arc::clone(&lost) as Arc<dyn Handler>);
+        Registration { host: host.clone(), config, topics, identity, client, lost }
+    }
+
+    /// Keeps the broker registered with one name server, until it is dropped.
+    pub(crate) async fn keep(&self, namesrv: &str) {
+        let interval = self.config.register_interval.clamp(INTERVAL_MIN, INTERVAL_MAX);
+        let mut changes = self.topics.file().watch();
+        let mut was_good = true;
+        loop {
+            changes.mark_unchanged();
+            let is_good = self.register(namesrv, was_good).await;
+            was_good = is_good;
+            let pause = self.host.sleep(if is_good { interval } else { RETRY_AFTER });
+            host::select! {
+                _ = changes.changed() => {}
+                () = self.lost.connection.notified() => self.host.sleep(RETRY_AFTER).await,
+                () = pause => {}
+            }
+        }
+    }
+
+    /// Registers once. A failure is told only after a success.
+    async fn register(&self, namesrv: &str, was_good: bool) -> bool {
+        let (request, body) = self.request();
+        let answer = self.client.invoke(namesrv, request, body, self.config.register_timeout).await;
+        let problem = match answer {
+            Ok(response) if response.code == ResponseCode::SUCCESS => {
+                if !was_good {
+                    info!(namesrv, "registered again");
+                }
+                return true;
+            }
+            Ok(response) => response.remark.unwrap_or_default(),
+            Err(error) => error.to_string(),
+        };
+        if was_good {
+            warn!(namesrv, problem, "cannot register");
+        }
+        false
+    }
+
+    fn request(&self) -> (Request, Bytes) {
+        let mut wrapper = self.topics.wrapper();
+        let permission = i32::try_from(self.config.permission).expect("permissions are a few bits");
+        for topic in wrapper.topic_config_table.values_mut() {
+            // What the broker as a whole does not allow, none of its topics does. Inheriting is not its business.
+            topic.perm &= permission | !6;
+        }
+        let body = RegisterBrokerBody { topic_config_serialize_wrapper: wrapper, ..RegisterBrokerBody::default() };
+        let body = if self.config.register_compressed { body.deflate() } else { body.encode() };
+        let header = RegisterBrokerRequestHeader {
+            broker_name: self.config.name.clone(),
+            broker_addr: self.identity.address().to_string(),
+            cluster_name: self.config.cluster.clone(),
+            ha_server_addr: self.replication_address().to_string(),
+            broker_id: 0,
+            heartbeat_timeout_millis: None,
+            enable_acting_master: Some(false),
+            compressed: Some(self.config.register_compressed),
+            body_crc32: Some(message::body_crc(&body).cast_signed()),
+        };
+        (Request::RegisterBroker(header), body)
+    }
+
+    /// Where replicas would connect: the port behind the broker's own.
+    fn replication_address(&self) -> SocketAddr {
+        let own = self.identity.address();
+        let ip = self.config.replication_advertised.unwrap_or(own.ip());
+        SocketAddr::new(ip, own.port().saturating_add(1))
+    }
+
+    /// Takes leave of all name servers at once, and closes the connections to them.
+    pub(crate) async fn leave(&self) {
+        let mut leaving = Vec::new();
+        for namesrv in self.config.namesrv.clone() {
+            let header = UnregisterBrokerRequestHeader {
+                broker_name: self.config.name.clone(),
+                broker_addr: self.identity.address().to_string(),
+                cluster_name: self.config.cluster.clone(),
+                broker_id: 0,
+            };
+            let client = self.client.clone();
+            leaving.push(self.host.spawn("broker.leave", async move {
+                let request = Request::UnregisterBroker(header);
+                if let Err(error) = client.invoke(&namesrv, request, Bytes::new(), LEAVE_TIMEOUT).await {
+                    warn!(namesrv, %error, "cannot take leave; the name server will notice");
+                }
+            }));
+        }
+        for leave in leaving {
+            // It has no result, and a panic has stopped the node already.
+            let _ = leave.await;
+        }
+        self.client.shutdown().await;
+    }
+}
