@@ -1,0 +1,199 @@
+//! Starting, stopping and restarting a broker.
+
+mod stage;
+
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use remoting::{
+    Handler, Inbound, NoHeader, Peer, QueryConsumerOffsetRequestHeader, Reply, Request, Response, ResponseCode,
+    Server, ServerConfig, UpdateConsumerOffsetRequestHeader, Version,
+    body::{Body, KvTable, RegisterBrokerBody},
+};
+use staticfire_broker::{Broker, StartError};
+use stage::{Caller, TIMEOUT, config, pull_from, run, send_to, waiting};
+
+#[test]
+fn messages_topics_groups_and_offsets_survive_a_restart() {
+    run(|_, folder| async move {
+        let broker = Broker::start(config(folder.path(), "")).await.unwrap();
+        let caller = Caller::new(broker.local_addr());
+        for body in ["0", "1", "2"] {
+            assert_eq!(caller.send(send_to("t", &[]), body).await.code, ResponseCode::SUCCESS);
+        }
+        caller.pull(waiting(pull_from("t", 2), TIMEOUT)).await;
+        let commit = UpdateConsumerOffsetRequestHeader {
+            consumer_group: "g".to_owned(),
+            topic: "t".to_owned(),
+            queue_id: Some(0),
+            commit_offset: Some(2),
+            broker_name: None,
+        };
+        caller.ask(Request::UpdateConsumerOffset(commit), "").await;
+        broker.shutdown().await.unwrap();
+        assert!(folder.path().join("config/consumerOffset.json").exists());
+
+        let broker = Broker::start(config(folder.path(), "autoCreateTopicEnable=false")).await.unwrap();
+        let caller = Caller::new(broker.local_addr());
+        let query = QueryConsumerOffsetRequestHeader {
+            consumer_group: "g".to_owned(),
+            topic: "t".to_owned(),
+            queue_id: 0,
+            set_zero_if_not_found: None,
+            broker_name: None,
+        };
+        let answer = caller.ask(Request::QueryConsumerOffset(query), "").await;
+        assert_eq!(answer.fields.get("offset"), Some("2"));
+        assert_eq!(caller.pull(pull_from("t", 2)).await.bodies(), ["2"]);
+        assert_eq!(caller.send(send_to("t", &[]), "3").await.code, ResponseCode::SUCCESS);
+        broker.shutdown().await.unwrap();
+    });
+}
+
+#[test]
+fn offsets_beyond_the_log_are_lowered_at_the_start() {
+    run(|_, folder| async move {
+        std::fs::create_dir_all(folder.path().join("config")).unwrap();
+        let stored = "{\"offsetTable\":{\"t@g\":{0:77},\"no separator\":{0:1}}}";
+        std::fs::write(folder.path().join("config/consumerOffset.json"), stored).unwrap();
+        let broker = Broker::start(config(folder.path(), "")).await.unwrap();
+        let caller = Caller::new(broker.local_addr());
+        let query = QueryConsumerOffsetRequestHeader {
+            consumer_group: "g".to_owned(),
+            topic: "t".to_owned(),
+            queue_id: 0,
+            set_zero_if_not_found: None,
+            broker_name: None,
+        };
+        assert_eq!(caller.ask(Request::QueryConsumerOffset(query), "").await.fields.get("offset"), Some("0"));
+        broker.shutdown().await.unwrap();
+    });
+}
+
+/// Every file below a folder with its content.
+fn content(folder: &std::path::Path) -> Vec<(std::path::PathBuf, Vec<u8>)> {
+    let mut all = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() { folders.push(path) } else { all.push((path.clone(), std::fs::read(path).unwrap())) }
+        }
+    }
+    all.sort();
+    all
+}
+
+#[test]
+fn second_broker_on_a_store_is_refused_and_touches_nothing() {
+    run(|_, folder| async move {
+        let broker = Broker::start(config(folder.path(), "")).await.unwrap();
+        let caller = Caller::new(broker.local_addr());
+        caller.send(send_to("t", &[]), "x").await;
+        let before = content(folder.path());
+        let error = Broker::start(config(folder.path(), "")).await.err().expect("the store is in use");
+        let expected = format!("the store {} is in use by another broker", folder.path().display());
+        assert_eq!(error.to_string(), expected);
+        assert!(content(folder.path()) == before, "files changed");
+        assert_eq!(caller.send(send_to("t", &[]), "y").await.code, ResponseCode::SUCCESS);
+        broker.shutdown().await.unwrap();
+    });
+}
+
+#[test]
+fn taken_port_is_a_clear_error_and_the_store_is_closed_cleanly() {
+    run(|host, folder| async move {
+        let taken = host.bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await.unwrap();
+        let address = taken.local_addr().unwrap();
+        let settings = format!("listenPort={}", address.port());
+        let error = Broker::start(config(folder.path(), &settings)).await.err().expect("the port is taken");
+        assert!(matches!(error, StartError::Listen(_)));
+        assert_eq!(error.to_string(), format!("cannot listen on {address}"));
+        assert!(!folder.path().join("abort").exists(), "the exit counts as clean");
+        drop(taken);
+        Broker::start(config(folder.path(), "")).await.unwrap().shutdown().await.unwrap();
+    });
+}
+
+#[test]
+fn settings_that_contradict_each_other_are_refused() {
+    run(|_, folder| async move {
+        let refused = async |settings: &str| {
+            let error = Broker::start(config(folder.path(), settings)).await.err();
+            error.expect("the settings are wrong").to_string()
+        };
+        assert_eq!(refused("brokerRole=SLAVE\nbrokerId=1").await, "brokerRole = `SLAVE`: this version does not replicate");
+        assert_eq!(
+            refused("bindAddress=0.0.0.0").await,
+            "brokerIP1 = ``: clients need an address, and bindAddress names none: set brokerIP1"
+        );
+        assert_eq!(refused("brokerId=3").await, "brokerId = `3`: a master has the id 0");
+        assert!(content(folder.path()).is_empty());
+    });
+}
+
+/// A name server that accepts everything and keeps what it was told.
+#[derive(Default)]
+struct Told(Mutex<Vec<(Request, RegisterBrokerBody)>>);
+
+impl Handler for Told {
+    fn handle(&self, _: &Peer, inbound: Inbound) -> Reply {
+        let body = RegisterBrokerBody::decode_any(&inbound.body, Version::CURRENT).unwrap_or_default();
+        self.0.lock().unwrap().push((inbound.request, body));
+        Response::success().into()
+    }
+}
+
+#[test]
+fn broker_registers_at_the_start_and_with_new_topics_and_takes_its_leave() {
+    run(|host, folder| async move {
+        let told = Arc::new(Told::default());
+        let listen = [SocketAddr::from((Ipv4Addr::LOCALHOST, 0))];
+        let handler = Arc::clone(&told) as Arc<dyn Handler>;
+        let namesrv = Server::start(ServerConfig::new(listen), handler).await.unwrap();
+        // The second name server does not exist, which must not hold up the first.
+        let settings = format!("namesrvAddr={};127.0.0.1:1\nbrokerPermission=4", namesrv.local_addrs()[0]);
+        let broker = Broker::start(config(folder.path(), &settings)).await.unwrap();
+        let caller = Caller::new(broker.local_addr());
+        let registered = async |topic: &str| {
+            loop {
+                let last = told.0.lock().unwrap().last().cloned();
+                if let Some((Request::RegisterBroker(header), body)) = last
+                    && let Some(topic) = body.topic_config_serialize_wrapper.topic_config_table.get(topic)
+                {
+                    break (header, topic.clone());
+                }
+                host.sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let (header, topic) = host.timeout(TIMEOUT, registered("TBW102")).await.unwrap();
+        assert_eq!(header.broker_addr, broker.local_addr().to_string());
+        assert_eq!((header.broker_name.as_str(), header.broker_id), ("broker-a", 0));
+        assert_eq!(topic.perm, 5, "what the broker does not allow, its topics do not");
+        caller.send(send_to("fresh", &[]), "x").await;
+        host.timeout(TIMEOUT, registered("fresh")).await.unwrap();
+        broker.shutdown().await.unwrap();
+        let last = told.0.lock().unwrap().last().cloned().unwrap();
+        assert!(matches!(last.0, Request::UnregisterBroker(_)));
+        namesrv.shutdown().await;
+    });
+}
+
+#[test]
+fn unknown_requests_are_answered_as_the_reference_does() {
+    run(|_, folder| async move {
+        let broker = Broker::start(config(folder.path(), "")).await.unwrap();
+        let caller = Caller::new(broker.local_addr());
+        let answer = caller.ask(Request::GetBrokerClusterInfo(NoHeader), "").await;
+        assert_eq!(answer.code, ResponseCode::REQUEST_CODE_NOT_SUPPORTED);
+        assert_eq!(answer.remark.as_deref(), Some(" request type 106 not supported"));
+        let runtime = caller.ask(Request::GetBrokerRuntimeInfo(NoHeader), "").await;
+        let table = KvTable::decode(&runtime.body_bytes()).unwrap().table;
+        assert_eq!(table["brokerActive"], "true");
+        assert!(table.contains_key("commitLogMaxOffset"));
+        broker.shutdown().await.unwrap();
+    });
+}

@@ -1,0 +1,204 @@
+//! Sending and pulling through the wire.
+
+mod stage;
+
+use std::time::Duration;
+
+use message::{Message, SysFlag, encode_batch_item, tags_code};
+use remoting::{
+    Request, ResponseCode, SendMessageRequestHeader, SendMessageResponseHeader, ViewMessageRequestHeader,
+};
+use stage::{TIMEOUT, pull_from, send_to, waiting, with_broker};
+
+#[test]
+fn sent_message_is_pulled_with_everything_it_had() {
+    with_broker("", |_, caller| async move {
+        let header = SendMessageRequestHeader { flag: 7, ..send_to("t", &[("TAGS", "a"), ("WAIT", "false")]) };
+        let sent = caller.send(header, "hello").await;
+        assert_eq!(sent.code, ResponseCode::SUCCESS, "{sent:?}");
+        let told: SendMessageResponseHeader = sent.decode().unwrap();
+        assert_eq!((told.queue_id, told.queue_offset), (0, 0));
+        assert_eq!(told.msg_region.as_deref(), Some("DefaultRegion"));
+
+        let pulled = caller.pull(pull_from("t", 0)).await;
+        assert_eq!(pulled.response.code, ResponseCode::SUCCESS);
+        assert_eq!(pulled.response.remark.as_deref(), Some("FOUND"));
+        assert_eq!(pulled.bodies(), ["hello"]);
+        let message = &pulled.messages[0];
+        assert_eq!(message.message.flag, 7);
+        assert_eq!(message.message.tags(), Some("a"));
+        assert_eq!(message.message.unique_id(), told.transaction_id.as_deref());
+        assert_eq!(message.message.properties.get("CLUSTER"), Some("DefaultCluster"));
+        assert_eq!(message.message.properties.get("WAIT"), None);
+        assert_eq!(message.offset_message_id().to_string(), told.msg_id);
+        assert_eq!(message.store_host, caller.address);
+        let header = pulled.header.unwrap();
+        assert_eq!((header.next_begin_offset, header.min_offset, header.max_offset), (1, 0, 1));
+
+        let view = ViewMessageRequestHeader { topic: None, offset: i64::try_from(message.phy.0).unwrap() };
+        let viewed = caller.ask(Request::ViewMessageById(view), "").await;
+        assert_eq!(viewed.body_bytes(), pulled.response.body_bytes());
+    });
+}
+
+#[test]
+fn batch_becomes_consecutive_messages() {
+    with_broker("flushDiskType=SYNC_FLUSH", |_, caller| async move {
+        let mut body = Vec::new();
+        for text in ["one", "two", "three"] {
+            encode_batch_item(&Message::new("t", text).with_tags(text).unwrap(), &mut body).unwrap();
+        }
+        let header = SendMessageRequestHeader { batch: Some(true), ..send_to("t", &[]) };
+        let sent = caller.ask(Request::SendBatchMessage(header.clone()), body).await;
+        assert_eq!(sent.code, ResponseCode::SUCCESS, "{sent:?}");
+        let told: SendMessageResponseHeader = sent.decode().unwrap();
+        assert_eq!(told.msg_id.split(',').count(), 3);
+        let pulled = caller.pull(waiting(pull_from("t", 1), TIMEOUT)).await;
+        assert_eq!(pulled.bodies(), ["two", "three"]);
+        assert_eq!(pulled.messages[0].message.tags(), Some("two"));
+
+        let garbage = caller.ask(Request::SendBatchMessage(header.clone()), "garbage").await;
+        assert_eq!(garbage.code, ResponseCode::MESSAGE_ILLEGAL);
+        let empty = caller.ask(Request::SendBatchMessage(header), "").await;
+        assert_eq!(empty.code, ResponseCode::SYSTEM_ERROR);
+    });
+}
+
+#[test]
+fn one_way_send_is_stored_without_an_answer() {
+    with_broker("", |_, caller| async move {
+        let request = Request::SendMessageV2(send_to("t", &[]));
+        caller.client.send_one_way(&caller.address.to_string(), request, "quiet".to_owned()).unwrap();
+        // The topic may not exist yet when the pull arrives, and a pull makes none.
+        loop {
+            let pulled = caller.pull(waiting(pull_from("t", 0), TIMEOUT)).await;
+            if pulled.response.code != ResponseCode::TOPIC_NOT_EXIST {
+                break assert_eq!(pulled.bodies(), ["quiet"]);
+            }
+        }
+    });
+}
+
+#[test]
+fn refused_sends_say_why() {
+    with_broker("autoCreateTopicEnable=false\nmaxMessageSize=100", |_, caller| async move {
+        let code = async |header: SendMessageRequestHeader, body: &str| caller.send(header, body).await.code;
+        assert_eq!(code(send_to("t", &[]), "x").await, ResponseCode::TOPIC_NOT_EXIST);
+        assert_eq!(code(send_to("a b", &[]), "x").await, ResponseCode::INVALID_PARAMETER);
+        assert_eq!(code(send_to(&"x".repeat(200), &[]), "x").await, ResponseCode::MESSAGE_ILLEGAL);
+        assert_eq!(code(send_to("SCHEDULE_TOPIC_XXXX", &[]), "x").await, ResponseCode::NO_PERMISSION);
+        assert_eq!(code(send_to("BenchmarkTest", &[]), "").await, ResponseCode::SYSTEM_ERROR);
+        assert_eq!(code(send_to("BenchmarkTest", &[]), &"x".repeat(101)).await, ResponseCode::MESSAGE_ILLEGAL);
+        let header = SendMessageRequestHeader { queue_id: 1024, ..send_to("BenchmarkTest", &[]) };
+        assert_eq!(code(header, "x").await, ResponseCode::INVALID_PARAMETER);
+        let long = "v".repeat(40_000);
+        assert_eq!(code(send_to("BenchmarkTest", &[("k", &long)]), "x").await, ResponseCode::MESSAGE_ILLEGAL);
+        let transaction = send_to("BenchmarkTest", &[("TRAN_MSG", "true")]);
+        assert_eq!(code(transaction, "x").await, ResponseCode::NO_PERMISSION);
+        let header = SendMessageRequestHeader { queue_id: -1, ..send_to("BenchmarkTest", &[]) };
+        assert_eq!(code(header, "x").await, ResponseCode::SUCCESS);
+        let refused = caller.send(send_to("t", &[]), "x").await;
+        assert_eq!(refused.fields.get("MSG_REGION"), Some("DefaultRegion"));
+    });
+}
+
+#[test]
+fn held_pull_is_woken_by_a_message() {
+    with_broker("", |host, caller| async move {
+        caller.send(send_to("t", &[]), "first").await;
+        let puller = caller.clone();
+        let held = host.spawn("held", async move { puller.pull(waiting(pull_from("t", 1), TIMEOUT)).await });
+        host.sleep(Duration::from_millis(100)).await;
+        let sent_at = host.now();
+        caller.send(send_to("t", &[]), "second").await;
+        let pulled = held.await.unwrap();
+        assert_eq!(pulled.bodies(), ["second"]);
+        assert!(host.now().since(sent_at) < Duration::from_secs(2));
+    });
+}
+
+#[test]
+fn held_pull_gives_up_after_its_time() {
+    with_broker("", |host, caller| async move {
+        caller.send(send_to("t", &[]), "first").await;
+        let asked_at = host.now();
+        let pulled = caller.pull(waiting(pull_from("t", 1), Duration::from_millis(300))).await;
+        assert!(host.now().since(asked_at) >= Duration::from_millis(300));
+        assert_eq!(pulled.response.code, ResponseCode::PULL_NOT_FOUND);
+        assert_eq!(pulled.header.unwrap().next_begin_offset, 1);
+    });
+}
+
+#[test]
+fn held_pull_passes_by_what_its_filter_does_not_want() {
+    with_broker("", |host, caller| async move {
+        caller.send(send_to("t", &[("TAGS", "a")]), "0").await;
+        let mut header = waiting(pull_from("t", 1), Duration::from_millis(500));
+        header.subscription = Some("b || c".to_owned());
+        let puller = caller.clone();
+        let held = host.spawn("held", async move { puller.pull(header).await });
+        host.sleep(Duration::from_millis(100)).await;
+        caller.send(send_to("t", &[("TAGS", "a")]), "1").await;
+        let pulled = held.await.unwrap();
+        assert_eq!(pulled.response.code, ResponseCode::PULL_RETRY_IMMEDIATELY);
+        assert_eq!(pulled.header.unwrap().next_begin_offset, 2);
+        assert!(pulled.messages.is_empty());
+        assert_ne!(tags_code("a"), tags_code("b"));
+    });
+}
+
+#[test]
+fn pull_outside_the_queue_is_moved_to_its_end() {
+    with_broker("", |_, caller| async move {
+        caller.send(send_to("t", &[]), "x").await;
+        let moved = async |offset: i64| {
+            let pulled = caller.pull(pull_from("t", offset)).await;
+            (pulled.response.code, pulled.header.unwrap().next_begin_offset)
+        };
+        assert_eq!(moved(9).await, (ResponseCode::PULL_OFFSET_MOVED, 1));
+        assert_eq!(moved(-1).await, (ResponseCode::PULL_OFFSET_MOVED, 0));
+        assert_eq!(moved(1).await, (ResponseCode::PULL_NOT_FOUND, 1));
+        let mut other = pull_from("t", 5);
+        other.queue_id = 3;
+        let pulled = caller.pull(other).await;
+        assert_eq!(pulled.response.code, ResponseCode::PULL_OFFSET_MOVED);
+        assert_eq!(pulled.header.unwrap().next_begin_offset, 0);
+    });
+}
+
+#[test]
+fn refused_pulls_say_why() {
+    with_broker("", |_, caller| async move {
+        caller.send(send_to("t", &[]), "x").await;
+        assert_eq!(caller.pull(pull_from("nobody", 0)).await.response.code, ResponseCode::TOPIC_NOT_EXIST);
+        let mut header = pull_from("t", 0);
+        header.queue_id = 4;
+        assert_eq!(caller.pull(header.clone()).await.response.code, ResponseCode::INVALID_PARAMETER);
+        header.queue_id = 0;
+        header.subscription = Some("||".to_owned());
+        assert_eq!(caller.pull(header.clone()).await.response.code, ResponseCode::SUBSCRIPTION_PARSE_FAILED);
+        header.expression_type = Some("SQL92".to_owned());
+        assert_eq!(caller.pull(header.clone()).await.response.code, ResponseCode::SYSTEM_ERROR);
+        header.sys_flag = 0;
+        assert_eq!(caller.pull(header.clone()).await.response.code, ResponseCode::SUBSCRIPTION_NOT_EXIST);
+        caller.beat("me", "g", "t").await;
+        assert_eq!(caller.pull(header.clone()).await.bodies(), ["x"]);
+        header.sub_version = 1;
+        assert_eq!(caller.pull(header).await.response.code, ResponseCode::SUBSCRIPTION_NOT_LATEST);
+    });
+}
+
+#[test]
+fn delayed_message_arrives_after_its_level() {
+    with_broker("messageDelayLevel=1s 2s", |host, caller| async move {
+        let sent_at = host.now();
+        let sent = caller.send(send_to("t", &[("DELAY", "1")]), "later").await;
+        assert_eq!(sent.code, ResponseCode::SUCCESS, "{sent:?}");
+        assert!(caller.pull(pull_from("t", 0)).await.messages.is_empty());
+        let pulled = caller.pull(waiting(pull_from("t", 0), TIMEOUT)).await;
+        assert_eq!(pulled.bodies(), ["later"]);
+        assert!(host.now().since(sent_at) >= Duration::from_millis(900));
+        assert_eq!(pulled.messages[0].message.delay_level(), None);
+        assert_eq!(pulled.messages[0].sys_flag, SysFlag(0));
+    });
+}

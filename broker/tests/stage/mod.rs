@@ -1,0 +1,176 @@
+//! A broker on a real socket and a client that speaks to it, for the tests of this folder.
+
+use std::{
+    net::SocketAddr,
+    path::Path,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use host::Host;
+use message::StoredMessage;
+use remoting::{
+    Client, ClientConfig, Handler, Inbound, NoHeader, Peer, PullMessageRequestHeader, PullMessageResponseHeader,
+    Reply, Request, Response, SendMessageRequestHeader,
+    body::{Body, ConsumerData, HeartbeatData, SubscriptionData},
+    settings::read_properties,
+};
+use staticfire_broker::{Broker, BrokerConfig};
+
+/// How long anything may take.
+pub const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A configuration with small files under `root`, any port, and `more` lines.
+pub fn config(root: &Path, more: &str) -> BrokerConfig {
+    let text = format!(
+        "storePathRootDir={}\nlistenPort=0\nmappedFileSizeCommitLog=1MiB\nmappedFileSizeConsumeQueue=20000\n{more}",
+        root.display()
+    );
+    let (config, idle) = BrokerConfig::read(read_properties(&text, "test").unwrap()).unwrap();
+    assert!(idle.is_empty(), "{idle:?}");
+    config
+}
+
+/// Runs a test on a node with an empty folder.
+pub fn run<F>(test: impl FnOnce(Host, tempfile::TempDir) -> F)
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let folder = tempfile::tempdir().unwrap();
+    host::real::run("broker", |host| test(host, folder)).unwrap();
+}
+
+/// Runs a test against a broker with `more` settings.
+pub fn with_broker<F>(more: &str, test: impl FnOnce(Host, Caller) -> F + Send + 'static)
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let more = more.to_owned();
+    run(|host, folder| async move {
+        let broker = Broker::start(config(folder.path(), &more)).await.unwrap();
+        test(host, Caller::new(broker.local_addr())).await;
+        broker.shutdown().await.unwrap();
+    });
+}
+
+/// A client of one broker.
+#[derive(Clone)]
+pub struct Caller {
+    pub client: Client,
+    pub address: SocketAddr,
+    /// What the broker asked this client.
+    pub asked: Arc<Asked>,
+}
+
+/// Keeps the requests of the other side.
+#[derive(Default)]
+pub struct Asked {
+    pub requests: Mutex<Vec<(Request, Bytes)>>,
+}
+
+impl Handler for Asked {
+    fn handle(&self, _: &Peer, inbound: Inbound) -> Reply {
+        self.requests.lock().unwrap().push((inbound.request, inbound.body));
+        Response::success().into()
+    }
+}
+
+impl Caller {
+    pub fn new(address: SocketAddr) -> Caller {
+        let asked = Arc::new(Asked::default());
+        let client = Client::new(ClientConfig::default(), Arc::clone(&asked) as Arc<dyn Handler>);
+        Caller { client, address, asked }
+    }
+
+    pub async fn ask(&self, request: Request, body: impl Into<Bytes>) -> Response {
+        self.client.invoke(&self.address.to_string(), request, body.into(), TIMEOUT).await.unwrap()
+    }
+
+    pub async fn send(&self, header: SendMessageRequestHeader, body: &str) -> Response {
+        self.ask(Request::SendMessageV2(header), body.to_owned()).await
+    }
+
+    pub async fn pull(&self, header: PullMessageRequestHeader) -> Pulled {
+        let response = self.ask(Request::PullMessage(header), "").await;
+        let header = response.decode().ok();
+        let messages = StoredMessage::decode_all(response.body_bytes()).unwrap();
+        Pulled { response, header, messages }
+    }
+
+    /// A heartbeat of one consumer group.
+    pub async fn beat(&self, id: &str, group: &str, topic: &str) -> Response {
+        let subscription =
+            SubscriptionData { topic: topic.to_owned(), sub_string: "*".to_owned(), ..SubscriptionData::default() };
+        let consumer = ConsumerData {
+            group_name: group.to_owned(),
+            subscription_data_set: vec![subscription],
+            ..ConsumerData::default()
+        };
+        let data =
+            HeartbeatData { client_id: id.to_owned(), consumer_data_set: vec![consumer], ..HeartbeatData::default() };
+        self.ask(Request::HeartBeat(NoHeader), data.encode()).await
+    }
+}
+
+/// The answer to a pull.
+pub struct Pulled {
+    pub response: Response,
+    pub header: Option<PullMessageResponseHeader>,
+    pub messages: Vec<StoredMessage>,
+}
+
+impl Pulled {
+    /// The bodies as text.
+    pub fn bodies(&self) -> Vec<String> {
+        self.messages.iter().map(|message| String::from_utf8(message.message.body.to_vec()).unwrap()).collect()
+    }
+}
+
+/// A send to queue 0 of `topic`, made from TBW102 if need be.
+pub fn send_to(topic: &str, properties: &[(&str, &str)]) -> SendMessageRequestHeader {
+    let properties: String = properties.iter().map(|(name, value)| format!("{name}\u{1}{value}\u{2}")).collect();
+    SendMessageRequestHeader {
+        producer_group: "pg".to_owned(),
+        topic: topic.to_owned(),
+        default_topic: "TBW102".to_owned(),
+        default_topic_queue_nums: 4,
+        queue_id: 0,
+        sys_flag: 0,
+        born_timestamp: 1,
+        flag: 0,
+        properties: Some(properties),
+        reconsume_times: None,
+        unit_mode: None,
+        max_reconsume_times: None,
+        batch: None,
+        broker_name: None,
+    }
+}
+
+/// A pull of queue 0 of `topic` that brings its own subscription and does not wait.
+pub fn pull_from(topic: &str, queue_offset: i64) -> PullMessageRequestHeader {
+    PullMessageRequestHeader {
+        consumer_group: "g".to_owned(),
+        topic: topic.to_owned(),
+        queue_id: 0,
+        queue_offset,
+        max_msg_nums: 32,
+        sys_flag: 4,
+        commit_offset: 0,
+        suspend_timeout_millis: 0,
+        subscription: Some("*".to_owned()),
+        sub_version: 0,
+        expression_type: None,
+        max_msg_bytes: None,
+        request_source: None,
+        proxy_forward_client_id: None,
+        broker_name: None,
+    }
+}
+
+/// The same, waiting up to `time` for a message.
+pub fn waiting(header: PullMessageRequestHeader, time: Duration) -> PullMessageRequestHeader {
+    let suspend_timeout_millis = i64::try_from(time.as_millis()).unwrap();
+    PullMessageRequestHeader { sys_flag: header.sys_flag | 2, suspend_timeout_millis, ..header }
+}
