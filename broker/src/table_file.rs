@@ -141,10 +141,10 @@ mod tests {
     #[test]
     fn waiters_learn_that_their_change_is_saved_or_why_not() {
         let folder = tempfile::tempdir().unwrap();
-        let good = ConfigFile::new(folder.path().join("table.json"));
         std::fs::write(folder.path().join("file"), "").unwrap();
-        let bad = ConfigFile::new(folder.path().join("file/table.json"));
         host::real::run("broker", |_| async move {
+            let good = ConfigFile::new(folder.path().join("table.json"));
+            let bad = ConfigFile::new(folder.path().join("file/table.json"));
             let table = TableFile::new();
             assert!(table.is_saved(0));
             table.changed(1);
@@ -160,8 +160,8 @@ mod tests {
     #[test]
     fn follower_writes_what_changed_before_and_after_it_started() {
         let folder = tempfile::tempdir().unwrap();
-        let file = ConfigFile::new(folder.path().join("table.json"));
         host::real::run("broker", |host| async move {
+            let file = ConfigFile::new(folder.path().join("table.json"));
             let table = Arc::new(TableFile::new());
             table.changed(1);
             let follower = Arc::clone(&table);

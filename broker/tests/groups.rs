@@ -2,8 +2,6 @@
 
 mod stage;
 
-use std::time::Duration;
-
 use remoting::{
     ConsumerGroupRequestHeader, ConsumerSendMsgBackRequestHeader, NoHeader, QueryConsumerOffsetRequestHeader, Request,
     Response, ResponseCode, UnregisterClientRequestHeader, UpdateConsumerOffsetRequestHeader,
@@ -36,9 +34,7 @@ fn members_are_listed_and_told_when_one_comes_or_goes() {
         assert_eq!(notices(&second), 1);
         let before = notices(&first);
         second.client.shutdown().await;
-        let told = async {
-            while notices(&first) == before || members(&first).await.len() > 1 {}
-        };
+        let told = async { while notices(&first) == before || members(&first).await.len() > 1 {} };
         host.timeout(TIMEOUT, told).await.expect("at once");
         let leave = UnregisterClientRequestHeader {
             client_id: "one".to_owned(),
@@ -153,7 +149,8 @@ fn message_given_back_comes_again_and_ends_as_a_dead_letter() {
         let phy = i64::try_from(retried.phy.0).unwrap();
         assert_eq!(caller.ask(send_back(phy, 0, Some(1)), "").await.code, ResponseCode::SUCCESS);
         assert_eq!(caller.ask(send_back(phy, -1, None), "").await.code, ResponseCode::SUCCESS);
-        let dead = caller.pull(waiting(pull_from("%DLQ%g", 1), Duration::from_secs(5))).await;
+        caller.pull(waiting(pull_from("%DLQ%g", 0), TIMEOUT)).await;
+        let dead = caller.pull(waiting(pull_from("%DLQ%g", 1), TIMEOUT)).await;
         assert_eq!(dead.bodies(), ["x"]);
         assert_eq!(dead.messages[0].reconsume_times, 2);
 

@@ -9,12 +9,12 @@ use std::{
 };
 
 use remoting::{
-    Handler, Inbound, NoHeader, Peer, QueryConsumerOffsetRequestHeader, Reply, Request, Response, ResponseCode,
-    Server, ServerConfig, UpdateConsumerOffsetRequestHeader, Version,
+    Handler, Inbound, NoHeader, Peer, QueryConsumerOffsetRequestHeader, Reply, Request, Response, ResponseCode, Server,
+    ServerConfig, UpdateConsumerOffsetRequestHeader, Version,
     body::{Body, KvTable, RegisterBrokerBody},
 };
-use staticfire_broker::{Broker, StartError};
 use stage::{Caller, TIMEOUT, config, pull_from, run, send_to, waiting};
+use staticfire_broker::{Broker, StartError};
 
 #[test]
 fn messages_topics_groups_and_offsets_survive_a_restart() {
@@ -89,10 +89,13 @@ fn content(folder: &std::path::Path) -> Vec<(std::path::PathBuf, Vec<u8>)> {
 
 #[test]
 fn second_broker_on_a_store_is_refused_and_touches_nothing() {
-    run(|_, folder| async move {
-        let broker = Broker::start(config(folder.path(), "")).await.unwrap();
+    run(|host, folder| async move {
+        let seldom = "flushIntervalCommitLog=1h\nflushIntervalConsumeQueue=1h\ncleanResourceInterval=1h";
+        let broker = Broker::start(config(folder.path(), seldom)).await.unwrap();
         let caller = Caller::new(broker.local_addr());
         caller.send(send_to("t", &[]), "x").await;
+        // What the first broker itself still has to write.
+        host.sleep(Duration::from_millis(500)).await;
         let before = content(folder.path());
         let error = Broker::start(config(folder.path(), "")).await.err().expect("the store is in use");
         let expected = format!("the store {} is in use by another broker", folder.path().display());
@@ -125,7 +128,10 @@ fn settings_that_contradict_each_other_are_refused() {
             let error = Broker::start(config(folder.path(), settings)).await.err();
             error.expect("the settings are wrong").to_string()
         };
-        assert_eq!(refused("brokerRole=SLAVE\nbrokerId=1").await, "brokerRole = `SLAVE`: this version does not replicate");
+        assert_eq!(
+            refused("brokerRole=SLAVE\nbrokerId=1").await,
+            "brokerRole = `SLAVE`: this version does not replicate"
+        );
         assert_eq!(
             refused("bindAddress=0.0.0.0").await,
             "brokerIP1 = ``: clients need an address, and bindAddress names none: set brokerIP1"

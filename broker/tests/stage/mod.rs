@@ -11,8 +11,8 @@ use bytes::Bytes;
 use host::Host;
 use message::StoredMessage;
 use remoting::{
-    Client, ClientConfig, Handler, Inbound, NoHeader, Peer, PullMessageRequestHeader, PullMessageResponseHeader,
-    Reply, Request, Response, SendMessageRequestHeader,
+    Client, ClientConfig, Handler, Inbound, NoHeader, Peer, PullMessageRequestHeader, PullMessageResponseHeader, Reply,
+    Request, Response, SendMessageRequestHeader,
     body::{Body, ConsumerData, HeartbeatData, SubscriptionData},
     settings::read_properties,
 };
