@@ -42,8 +42,7 @@ fn config(namesrv: SocketAddr) -> ClientConfig {
 }
 
 fn consumer(namesrv: SocketAddr, instance: &str) -> PushConsumerBuilder {
-    let config =
-        ClientConfig::builder().name_servers([namesrv.to_string()]).instance_name(instance).build().unwrap();
+    let config = ClientConfig::builder().name_servers([namesrv.to_string()]).instance_name(instance).build().unwrap();
     PushConsumer::builder("billing", config).subscribe("orders", Filter::All).start_from(StartFrom::Earliest)
 }
 
