@@ -18,7 +18,7 @@ use crate::{
 };
 
 use copies::{Fate, Logs};
-use facts::Facts;
+use facts::{Facts, Stored};
 
 /// The most violations that a report spells out; all are counted.
 const SPELT_OUT_MAX: usize = 20;
@@ -122,6 +122,9 @@ fn lost_and_unread(
             }
             let queue = history.queue(stored.queue);
             match logs.fate(stored.queue, stored.ok, stored.phy, history) {
+                Fate::Kept if offset_was_used(facts, logs, history, group, message, stored) => {
+                    legal.insert(key, "its offset had been used by a message that was lost with a cache".to_owned());
+                }
                 Fate::Kept => unread.violation(
                     format!(
                         "{message} acknowledged at {queue} offset {} and still there, never finished by {group}",
@@ -148,6 +151,23 @@ fn lost_and_unread(
         }
     }
     (lost, unread, legal, missing)
+}
+
+/// Whether the group had been given another message at this queue and offset, one that a broker which promises caches
+/// only then lost with its power. A group goes on behind what it has consumed, so it skips whatever takes the place
+/// (`spec/client.md` H39, `spec/simulation.md` 7.1).
+fn offset_was_used(
+    facts: &Facts<'_>,
+    logs: &Logs,
+    history: &History,
+    group: &str,
+    message: MessageId,
+    stored: &Stored,
+) -> bool {
+    let Some(node) = logs.node_of(stored.queue, history) else { return false };
+    facts
+        .deliveries_at(group, stored.queue, stored.offset)
+        .any(|delivery| delivery.message != Some(message) && logs.cut_back_between(node, delivery.index, stored.ok))
 }
 
 /// `stuck`: something had not come to an end when the settle phase did.

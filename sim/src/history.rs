@@ -17,6 +17,12 @@ pub const HASH_VERSION: &str = "xxh3-128/1";
 /// The hash is kept after every so many records, so that two runs can be compared piece by piece.
 pub const CHECKPOINT_EVERY: u64 = 1_000;
 
+/// The function of the history's hash, over any bytes.
+#[must_use]
+pub fn digest(bytes: &[u8]) -> u128 {
+    xxhash_rust::xxh3::xxh3_128(bytes)
+}
+
 /// A node by its number in [`History::nodes`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeRef(pub u32);

@@ -15,12 +15,16 @@ compile_error!(
 
 pub mod checkers;
 pub mod disk;
+pub mod fates;
 pub mod history;
 pub mod net;
 pub mod plan;
+pub mod run;
 pub mod scenario;
 pub mod seed;
 pub mod stand;
+pub mod verdict;
+pub mod workload;
 
 mod clock;
 mod machine;

@@ -14,6 +14,10 @@ const COMMIT_IN_FLIGHT_NANOS: u64 = 5_000_000_000;
 /// Committed offsets are written to disk every 5 s; a crash takes the broker back to the last writing.
 const COMMIT_ON_DISK_NANOS: u64 = 6_000_000_000;
 
+/// How long members may have different views of group and routes after a disturbance: a route is 30 s old at most, and
+/// a member looks at it every 20 s (`spec/client.md` 8.4).
+const VIEWS_DIFFER_NANOS: u64 = 60_000_000_000;
+
 /// `phantom`: delivered and never sent, or not what was sent.
 pub(super) fn phantom(facts: &Facts<'_>) -> Report {
     let mut report = Report::new("phantom");
@@ -39,7 +43,8 @@ pub(super) fn phantom(facts: &Facts<'_>) -> Report {
 }
 
 /// `dup_deliver`: the same stored message again to the same group, with nothing that explains it: no crash, no queue
-/// that changed hands, no listener that wanted it again; or although its offset had been committed for good.
+/// that changed hands, no listener that wanted it again, no disturbance that leaves a queue with two owners for a while;
+/// or although its offset had been committed for good.
 pub(super) fn dup_deliver(facts: &Facts<'_>, history: &History) -> Report {
     let mut report = Report::new("dup-deliver");
     let mut last: std::collections::BTreeMap<(&str, QueueRef, u64), &Delivery<'_>> = std::collections::BTreeMap::new();
@@ -61,7 +66,8 @@ pub(super) fn dup_deliver(facts: &Facts<'_>, history: &History) -> Report {
     report
 }
 
-/// When the first thing happened that explains why `again` follows `before`.
+/// When the thing happened that explains why `again` follows `before`: something in between, or two members that both
+/// think the queue is theirs because a disturbance has given them different views.
 fn cause_between(facts: &Facts<'_>, before: &Delivery<'_>, again: &Delivery<'_>) -> Option<u64> {
     let within = before.index..again.index;
     let moves = |node: &NodeRef| facts.moves.get(node).map_or(&[][..], Vec::as_slice);
@@ -69,7 +75,12 @@ fn cause_between(facts: &Facts<'_>, before: &Delivery<'_>, again: &Delivery<'_>)
     let downs = facts.downs.get(&before.node).map_or(&[][..], Vec::as_slice);
     let down = downs.iter().map(|(index, at, _)| (*index, *at));
     let refused = before.nacked_at().map(|index| (index, 0));
-    moved.chain(down).chain(refused).filter(|(index, _)| within.contains(index)).map(|(_, at)| at).min()
+    let between = moved.chain(down).chain(refused).filter(|(index, _)| within.contains(index)).map(|(_, at)| at).min();
+    between.or_else(|| {
+        let last = facts.disturbances.partition_point(|at| *at <= before.at).checked_sub(1)?;
+        let since = facts.disturbances[last];
+        (before.node != again.node && before.at - since <= VIEWS_DIFFER_NANOS).then_some(since)
+    })
 }
 
 /// The record that shows a committed offset above the delivered one, long enough before the cause, and before any crash

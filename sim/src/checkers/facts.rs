@@ -36,6 +36,8 @@ pub(super) struct Stored {
 pub(super) struct Delivery<'a> {
     /// The record of its beginning.
     pub index: usize,
+    /// When, in virtual nanoseconds.
+    pub at: u64,
     /// Where.
     pub node: NodeRef,
     /// The message, if it is of the workload.
@@ -75,6 +77,8 @@ pub(super) struct Facts<'a> {
     pub sends: BTreeMap<MessageId, Sent<'a>>,
     /// All deliveries in order.
     pub all_deliveries: Vec<Delivery<'a>>,
+    /// Numbers of deliveries by group, queue and offset, in order.
+    by_place: BTreeMap<(&'a str, QueueRef, u64), Vec<usize>>,
     /// Numbers of deliveries by group and message, in order.
     by_message: BTreeMap<(&'a str, MessageId), Vec<usize>>,
     /// Committed offsets by group and queue, in order.
@@ -83,6 +87,8 @@ pub(super) struct Facts<'a> {
     pub downs: BTreeMap<NodeRef, Vec<(usize, u64, Down)>>,
     /// Records where a consumer took over or gave up a queue, by node.
     pub moves: BTreeMap<NodeRef, Vec<(usize, u64)>>,
+    /// When anything happened that can change what members know of their group and of routes, in order.
+    pub disturbances: Vec<u64>,
 }
 
 impl<'a> Facts<'a> {
@@ -92,20 +98,35 @@ impl<'a> Facts<'a> {
             sends: BTreeMap::new(),
             all_deliveries: Vec::new(),
             by_message: BTreeMap::new(),
+            by_place: BTreeMap::new(),
             commits: BTreeMap::new(),
             downs: BTreeMap::new(),
             moves: BTreeMap::new(),
+            disturbances: Vec::new(),
         };
         // Listener calls that have not ended, by node, life, queue and offset.
         let mut open = BTreeMap::new();
         for (index, record) in history.records.iter().enumerate() {
             let (node, life) = record.node.unwrap_or((NodeRef(u32::MAX), 0));
+            let up_or_down = matches!(record.event, Event::NodeUp | Event::NodeDown(..));
+            if up_or_down || matches!(record.event, Event::FaultBegin(..) | Event::FaultEnd(_)) {
+                facts.disturbances.push(record.at);
+            }
             match &record.event {
                 Event::Deliver { message, queue, offset, look } => {
                     open.insert((node, life, *queue, *offset), facts.all_deliveries.len());
                     facts.delivered(
                         history,
-                        Delivery { index, node, message: *message, queue: *queue, offset: *offset, look, done: None },
+                        Delivery {
+                            index,
+                            at: record.at,
+                            node,
+                            message: *message,
+                            queue: *queue,
+                            offset: *offset,
+                            look,
+                            done: None,
+                        },
                     );
                 }
                 Event::Ack(_, queue, offset) | Event::Nack(_, queue, offset) => {
@@ -146,8 +167,10 @@ impl<'a> Facts<'a> {
     }
 
     fn delivered(&mut self, history: &'a History, delivery: Delivery<'a>) {
+        let group = group_of(history.node(delivery.node));
+        let place = (group, delivery.queue, delivery.offset);
+        self.by_place.entry(place).or_default().push(self.all_deliveries.len());
         if let Some(message) = delivery.message {
-            let group = group_of(history.node(delivery.node));
             self.by_message.entry((group, message)).or_default().push(self.all_deliveries.len());
         }
         self.all_deliveries.push(delivery);
@@ -162,6 +185,17 @@ impl<'a> Facts<'a> {
     /// The deliveries of a message to a group, in order.
     pub fn deliveries(&self, group: &'a str, message: MessageId) -> impl Iterator<Item = &Delivery<'a>> {
         let numbers = self.by_message.get(&(group, message)).map_or(&[][..], Vec::as_slice);
+        numbers.iter().map(|&number| &self.all_deliveries[number])
+    }
+
+    /// What the group was given at a queue and offset, in order.
+    pub fn deliveries_at<'f>(
+        &'f self,
+        group: &'f str,
+        queue: QueueRef,
+        offset: u64,
+    ) -> impl Iterator<Item = &'f Delivery<'a>> {
+        let numbers = self.by_place.get(&(group, queue, offset)).map_or(&[][..], Vec::as_slice);
         numbers.iter().map(|&number| &self.all_deliveries[number])
     }
 

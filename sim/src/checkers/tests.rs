@@ -201,6 +201,15 @@ fn what_stands_where_a_lost_message_stood_is_not_lost_with_it() {
 }
 
 #[test]
+fn what_takes_the_offset_of_a_consumed_and_lost_message_may_be_skipped() {
+    let story = Story::of("ASYNC_FLUSH");
+    story.send(0, 0).consume(0, 0).down("broker-a/0", Down::PowerLoss).recover(0).send(1, 0);
+    let findings = story.findings();
+    assert!(findings.reports.iter().all(|report| report.count == 0), "{:?}", findings.reports);
+    assert_eq!(findings.legally_lost.keys().collect::<Vec<_>>(), [&("billing".to_owned(), message(1))]);
+}
+
+#[test]
 fn an_acknowledgement_that_arrives_after_the_crash_counts_for_the_life_before() {
     let story = Story::of("SYNC_FLUSH");
     story.invoke(0).append(0).flush(1).down("broker-a/0", Down::PowerLoss).ok(0, 0).recover(0);
@@ -231,6 +240,16 @@ fn what_was_not_sent_or_was_changed_is_a_phantom() {
 fn a_second_delivery_needs_a_cause() {
     let story = Story::of("SYNC_FLUSH");
     story.send(0, 0).consume(0, 0).consume(0, 0);
+    assert_eq!(story.found(), [("dup-deliver", 1)]);
+}
+
+#[test]
+fn two_owners_are_explained_for_a_minute_after_a_disturbance() {
+    let story = Story::of("SYNC_FLUSH");
+    story.send(0, 0).later(30).consume(0, 0).deliver("billing/1", 0, 0).ack("billing/1", 0, 0);
+    assert_eq!(story.found(), []);
+    let story = Story::of("SYNC_FLUSH");
+    story.send(0, 0).later(70).consume(0, 0).deliver("billing/1", 0, 0).ack("billing/1", 0, 0);
     assert_eq!(story.found(), [("dup-deliver", 1)]);
 }
 

@@ -2,12 +2,15 @@
 
 use std::{collections::BTreeSet, ops::Range};
 
+use remoting::settings::Setting;
+
 use super::{
     Kind, Load, ProducerGroup, Scenario, ScenarioError,
     reader::{At, Source},
-    tables::{Places, unknown},
+    tables::{Places, SettingsOf, unknown},
     units,
 };
+use crate::workload;
 
 /// The longest scenario: memory of a run grows with it.
 const LONGEST_HOURS: u64 = 24;
@@ -56,7 +59,31 @@ pub(super) fn check(
             return Err(source.error(&time.at, message).with_help("move it earlier, or make `active` longer"));
         }
     }
-    disks(source, scenario, places)
+    disks(source, scenario, places)?;
+    settings(source, places)
+}
+
+/// Every setting must be one that its role knows, with a value of the right form.
+fn settings(source: &Source, places: &Places) -> Result<(), ScenarioError> {
+    for (of, placed) in &places.settings {
+        for At { value: (key, value), at } in placed {
+            let setting = Setting { key: key.clone(), value: value.clone(), at: "config".to_owned() };
+            let read = match of {
+                SettingsOf::Namesrv => namesrv::NamesrvConfig::read([setting]).map(drop),
+                SettingsOf::Broker => broker::BrokerConfig::read([setting]).map(drop),
+                SettingsOf::Producer => workload::check_producer(setting),
+                SettingsOf::Consumer => workload::check_consumer(setting),
+            };
+            if let Err(error) = read {
+                let told = error.to_string();
+                let told = told.strip_prefix("config: ").unwrap_or(&told);
+                let (message, help) = told.split_once("; ").map_or((told, None), |(told, help)| (told, Some(help)));
+                let error = source.error(at, message);
+                return Err(help.map_or(error.clone(), |help| error.with_help(help)));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// How many messages a group sends.

@@ -1,0 +1,330 @@
+//! The nodes of a scenario on the stand: who there is, which program each runs, and how they start and go down.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::{IpAddr, Ipv4Addr},
+    sync::{Arc, Mutex, MutexGuard},
+    time::Duration,
+};
+
+use broker::{Broker, BrokerConfig};
+use host::Host;
+use namesrv::{Namesrv, NamesrvConfig};
+use remoting::settings::Setting;
+use tokio::sync::watch;
+
+use crate::{
+    disk::{self, CrashReport, Durability, Timing},
+    history::{Down, Event, History, Recorder},
+    net::ImpairmentId,
+    plan::Plan,
+    scenario::{BrokerGroup, Kind, Port, Role, Settings, Survival},
+    stand::{NodeId, NodeSpec, NodeStatus, Stand, StopSignal, Stopped},
+    workload,
+};
+
+/// The node from which the stand's own questions come: it makes topics, watches offsets, and waits for convergence.
+pub(crate) const PROBE: &str = "probe/0";
+
+/// How long a node that is asked to stop may take.
+const STOP_GRACE: Duration = Duration::from_secs(30);
+
+/// Where a broker keeps its store on its disk.
+const STORE_PATH: &str = "/store";
+
+/// What part of a run it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Phase {
+    /// Servers start, topics are made.
+    Start,
+    /// The workload runs, faults may happen.
+    Active,
+    /// All is healed.
+    Settle,
+    /// Nothing is pending any more, or time is over.
+    End,
+}
+
+/// A cluster under test. All parts of the scenario layer share it.
+pub(crate) struct Cluster {
+    pub stand: Stand,
+    pub plan: Arc<Plan>,
+    pub recorder: Arc<Recorder>,
+    /// Tells nodes and the supervisor which phase it is.
+    pub phase: watch::Sender<Phase>,
+    ids: BTreeMap<String, NodeId>,
+    kinds: BTreeMap<String, Kind>,
+    state: Mutex<State>, // Leaf lock.
+}
+
+/// What changes while a run goes on.
+#[derive(Default)]
+pub(crate) struct State {
+    /// When the active phase began: planned times count from here.
+    pub base: Duration,
+    /// Nodes that should run, unless a fault keeps them down.
+    pub wanted: BTreeSet<String>,
+    /// How many faults keep a node down.
+    pub down_by: BTreeMap<String, u32>,
+    /// Nodes that are being stopped: their exit is no news.
+    pub stopping: BTreeSet<String>,
+    /// The life of each node, from 1.
+    pub lives: BTreeMap<String, u32>,
+    /// Faults in effect, by their number in the plan, with what they put on links.
+    pub faults: BTreeMap<usize, Vec<ImpairmentId>>,
+    /// How many planned messages each producer has begun.
+    pub begun: BTreeMap<String, usize>,
+    /// Sends on their way.
+    pub sending: u64,
+    /// Producers that have not sent their last message.
+    pub producing: BTreeSet<String>,
+}
+
+impl Cluster {
+    /// Adds all nodes to the stand. None of them runs yet.
+    pub fn build(stand: Stand, plan: Arc<Plan>, recorder: Arc<Recorder>) -> Result<Arc<Cluster>, String> {
+        let mut nodes = plan.scenario.nodes();
+        let kinds: BTreeMap<String, Kind> = nodes.iter().cloned().collect();
+        nodes.push((PROBE.to_owned(), Kind::Producer));
+        let mut ids = BTreeMap::new();
+        let mut of_kind: BTreeMap<Kind, u16> = BTreeMap::new();
+        for (name, kind) in nodes {
+            let number = of_kind.entry(kind).or_default();
+            *number += 1;
+            let [high, low] = number.to_be_bytes();
+            let disk_bytes = plan.scenario.broker(group_of(&name)).map_or(64 << 20, |group| group.disk_bytes);
+            let spec = NodeSpec {
+                name: name.clone(),
+                // 10.<kind>.x.y, where neither 10.k.0.0 nor a last byte of 0 or 255 can arise below 200 nodes a kind.
+                ip: Ipv4Addr::new(10, kind as u8, high, low),
+                disk_bytes,
+                durability: Durability::Strict,
+                timing: Timing::Ssd,
+            };
+            let id = stand.add_node(spec).map_err(|error| error.to_string())?;
+            ids.insert(name, id);
+        }
+        let (phase, _) = watch::channel(Phase::Start);
+        Ok(Arc::new(Cluster { stand, plan, recorder, phase, ids, kinds, state: Mutex::default() }))
+    }
+
+    pub fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("nothing panics while it is held")
+    }
+
+    pub fn id(&self, node: &str) -> NodeId {
+        self.ids[node]
+    }
+
+    pub fn is_phase(&self, phase: Phase) -> bool {
+        *self.phase.borrow() == phase
+    }
+
+    /// Ends when the run reaches a phase.
+    pub async fn reached(&self, phase: Phase) {
+        let mut phases = self.phase.subscribe();
+        let seen = phases.wait_for(|now| *now >= phase).await.is_ok();
+        assert!(seen, "the cluster keeps the sender, and outlives whoever waits here");
+    }
+
+    /// The nodes of a kind, in the order of the file.
+    pub fn of_kind(&self, kind: Kind) -> impl Iterator<Item = String> {
+        let nodes = self.plan.scenario.nodes();
+        nodes.into_iter().filter(move |(_, other)| *other == kind).map(|(name, _)| name)
+    }
+
+    /// The address of a service, `ip:port`.
+    pub fn address(&self, node: &str, port: Port) -> String {
+        format!("{}:{}", self.stand.ip(self.id(node)), port.number())
+    }
+
+    /// The addresses of all name servers.
+    pub fn name_servers(&self) -> Vec<String> {
+        self.of_kind(Kind::Namesrv).map(|node| self.address(&node, Port::Namesrv)).collect()
+    }
+
+    /// Adds a record of a node's present life.
+    pub fn record(&self, node: &str, build: impl FnOnce(&mut History) -> Event) {
+        let life = self.state().lives.get(node).copied().unwrap_or(0);
+        self.recorder.record(self.now(), Some((node, life)), build);
+    }
+
+    /// Adds a record of the whole run.
+    pub fn record_run(&self, event: Event) {
+        self.recorder.record(self.now(), None, |_| event);
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.stand.now().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// Whether a process runs on the node, paused or not.
+    pub fn is_up(&self, node: &str) -> bool {
+        matches!(self.stand.status(self.id(node)), NodeStatus::Up { .. } | NodeStatus::Paused { .. })
+    }
+
+    // ---- starting and going down ----
+
+    /// The node should run: it starts, unless it runs or a fault keeps it down.
+    pub fn want(self: &Arc<Cluster>, node: &str) {
+        let kept_down = {
+            let mut state = self.state();
+            state.wanted.insert(node.to_owned());
+            state.down_by.get(node).is_some_and(|faults| *faults > 0)
+        };
+        if !kept_down && !self.is_up(node) {
+            self.start(node);
+        }
+    }
+
+    fn start(self: &Arc<Cluster>, node: &str) {
+        *self.state().lives.entry(node.to_owned()).or_default() += 1;
+        self.record(node, |_| Event::NodeUp);
+        let id = self.id(node);
+        let (cluster, name) = (Arc::clone(self), node.to_owned());
+        match self.kinds.get(node) {
+            Some(Kind::Namesrv) => {
+                self.stand.start(id, move |host, stop| run_namesrv(Arc::clone(&cluster), host, stop));
+            }
+            Some(Kind::Broker) => {
+                self.stand.start(id, move |host, stop| run_broker(Arc::clone(&cluster), name.clone(), host, stop));
+            }
+            Some(Kind::Producer) => {
+                self.stand
+                    .start(id, move |host, stop| workload::produce(Arc::clone(&cluster), name.clone(), host, stop));
+            }
+            Some(Kind::Consumer) => {
+                self.stand
+                    .start(id, move |host, stop| workload::consume(Arc::clone(&cluster), name.clone(), host, stop));
+            }
+            None => self.stand.start(id, move |host, stop| super::probe::watch(Arc::clone(&cluster), host, stop)),
+        }
+    }
+
+    /// The process dies.
+    pub fn kill(&self, node: &str) {
+        if self.is_up(node) {
+            self.stand.kill(self.id(node));
+            self.record(node, |_| Event::NodeDown(Down::Kill, String::new()));
+        }
+    }
+
+    /// The machine loses its power. `crash` keys what its disk keeps.
+    pub fn power_loss(&self, node: &str, style: Option<Survival>, crash: u64) {
+        let survival = style.map(|style| match style {
+            Survival::AllOld => disk::Survival::AllOld,
+            Survival::AllNew => disk::Survival::AllNew,
+            Survival::Prefix => disk::Survival::Prefix,
+            Survival::Independent => disk::Survival::Independent,
+            Survival::Runs => disk::Survival::Runs,
+        });
+        let reports = self.stand.power_loss(&[self.id(node)], survival, crash);
+        self.record(node, |_| Event::NodeDown(Down::PowerLoss, String::new()));
+        for CrashReport { dirty_pages, lost_pages, torn_pages, .. } in reports {
+            self.record(node, |_| Event::DiskCrash { dirty: dirty_pages, lost: lost_pages, torn: torn_pages });
+        }
+    }
+
+    /// The process is asked to stop, and is killed if it takes too long.
+    pub async fn stop(&self, node: &str) {
+        if !self.is_up(node) {
+            return;
+        }
+        self.state().stopping.insert(node.to_owned());
+        let stopped = self.stand.stop(self.id(node), STOP_GRACE).await;
+        self.state().stopping.remove(node);
+        match stopped {
+            Stopped::Exited(Ok(())) => self.record(node, |_| Event::NodeDown(Down::Stop, String::new())),
+            Stopped::Exited(Err(why)) => self.record(node, |_| Event::NodeDown(Down::Exit, why)),
+            Stopped::Killed => self.record(node, |_| Event::NodeDown(Down::StopKilled, String::new())),
+            Stopped::WasDown => {}
+        }
+    }
+
+    /// The node should no longer run.
+    pub async fn dismiss(&self, node: &str) {
+        self.state().wanted.remove(node);
+        self.stop(node).await;
+    }
+
+    /// One more fault keeps the node down.
+    pub fn hold_down(&self, node: &str) {
+        *self.state().down_by.entry(node.to_owned()).or_default() += 1;
+    }
+
+    /// One fault less keeps the node down; it starts again if it was the last, and it should run.
+    pub fn let_up(self: &Arc<Cluster>, node: &str) {
+        let wanted = {
+            let mut state = self.state();
+            let faults = state.down_by.entry(node.to_owned()).or_default();
+            *faults = faults.saturating_sub(1);
+            *faults == 0 && state.wanted.contains(node)
+        };
+        if wanted && !self.is_up(node) {
+            self.start(node);
+        }
+    }
+}
+
+/// The group part of `group/instance`.
+pub(crate) fn group_of(node: &str) -> &str {
+    node.rsplit_once('/').map_or(node, |(group, _)| group)
+}
+
+/// The number part of `group/instance`.
+pub(crate) fn instance_of(node: &str) -> u32 {
+    node.rsplit_once('/').and_then(|(_, instance)| instance.parse().ok()).unwrap_or(0)
+}
+
+/// An error with its causes, in one line.
+pub(crate) fn in_one_line(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}
+
+/// Settings of a scenario as the readers of the roles take them.
+pub(crate) fn settings<'a>(settings: &'a Settings, file: &'a str) -> impl Iterator<Item = Setting> + 'a {
+    settings.iter().map(move |(key, value)| Setting { key: key.clone(), value: value.clone(), at: file.to_owned() })
+}
+
+async fn run_namesrv(cluster: Arc<Cluster>, host: Host, stop: StopSignal) -> Result<(), String> {
+    let scenario = &cluster.plan.scenario;
+    let (mut config, _) =
+        NamesrvConfig::read(settings(&scenario.namesrv_config, &scenario.name)).map_err(|error| in_one_line(&error))?;
+    config.bind = IpAddr::V4(cluster.stand.ip(cluster.id(host.node())));
+    config.port = Port::Namesrv.number();
+    let namesrv = Namesrv::start(config).await.map_err(|error| in_one_line(&error))?;
+    stop.requested().await;
+    namesrv.shutdown().await;
+    Ok(())
+}
+
+async fn run_broker(cluster: Arc<Cluster>, node: String, _: Host, stop: StopSignal) -> Result<(), String> {
+    let group = cluster.plan.scenario.broker(group_of(&node)).ok_or("a broker node belongs to a group")?;
+    let config = broker_config(&cluster, group, &node)?;
+    let broker = Broker::start(config).await.map_err(|error| in_one_line(&error))?;
+    stop.requested().await;
+    broker.shutdown().await.map_err(|error| in_one_line(&error))
+}
+
+fn broker_config(cluster: &Cluster, group: &BrokerGroup, node: &str) -> Result<BrokerConfig, String> {
+    // The place of the store comes first, because keys of single directories may follow.
+    let root = Setting { key: "storePathRootDir".into(), value: STORE_PATH.into(), at: node.to_owned() };
+    let all = std::iter::once(root).chain(settings(&group.config, &group.name));
+    let (mut config, _) = BrokerConfig::read(all).map_err(|error| in_one_line(&error))?;
+    config.name.clone_from(&group.name);
+    config.id = 0;
+    config.role = match group.replicas[instance_of(node) as usize] {
+        Role::AsyncMaster => broker::Role::AsyncMaster,
+        Role::SyncMaster => broker::Role::SyncMaster,
+    };
+    config.namesrv = cluster.name_servers();
+    config.bind = IpAddr::V4(cluster.stand.ip(cluster.id(node)));
+    config.port = Port::Client.number();
+    Ok(config)
+}

@@ -1,0 +1,132 @@
+//! Faults: from the plan onto the stand, and off again.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::{
+    history::Event,
+    net::{Impairment, ImpairmentId, ImpairmentKind, Latency},
+    scenario::{Fault, FaultKind, Link, When},
+    seed::name_hash,
+    stand::NodeId,
+};
+
+use super::cluster::{Cluster, Phase};
+
+/// What a disk that was filled is brought back to, in percent.
+const HEALED_FILL_PERCENT: u8 = 40;
+
+/// Waits for the times of all faults that have one.
+pub(super) fn schedule(cluster: &Arc<Cluster>) {
+    let base = cluster.state().base;
+    for (number, fault) in cluster.plan.scenario.faults.iter().enumerate() {
+        if let When::At(at) = fault.when {
+            let (cluster, at) = (Arc::clone(cluster), base + at.least);
+            cluster.stand.clone().spawn(async move {
+                cluster.stand.sleep_until(at).await;
+                begin(&cluster, number);
+            });
+        }
+    }
+}
+
+/// Puts a fault into effect, unless it is in effect or the active phase is over.
+pub(super) fn begin(cluster: &Arc<Cluster>, number: usize) {
+    let fault = &cluster.plan.scenario.faults[number];
+    if !cluster.is_phase(Phase::Active) || cluster.state().faults.contains_key(&number) {
+        return;
+    }
+    cluster.record_run(Event::FaultBegin(fault.id.clone(), fault.kind.name()));
+    cluster.state().faults.insert(number, Vec::new());
+    let impairments = apply(cluster, fault);
+    cluster.state().faults.insert(number, impairments);
+    if let Some(lasts) = fault.lasts {
+        let (cluster, end) = (Arc::clone(cluster), cluster.stand.now() + lasts.least);
+        cluster.stand.clone().spawn(async move {
+            cluster.stand.sleep_until(end).await;
+            end_fault(&cluster, number);
+        });
+    }
+}
+
+/// Ends every fault that is in effect.
+pub(super) fn heal(cluster: &Arc<Cluster>) {
+    let numbers: Vec<usize> = cluster.state().faults.keys().copied().collect();
+    for number in numbers {
+        end_fault(cluster, number);
+    }
+    cluster.stand.lift_all();
+}
+
+fn apply(cluster: &Arc<Cluster>, fault: &Fault) -> Vec<ImpairmentId> {
+    match &fault.kind {
+        FaultKind::Kill { node } => {
+            cluster.hold_down(node);
+            cluster.kill(node);
+        }
+        FaultKind::Stop { node } => {
+            cluster.hold_down(node);
+            let (cluster, node) = (Arc::clone(cluster), node.clone());
+            cluster.stand.clone().spawn(async move { cluster.stop(&node).await });
+        }
+        FaultKind::PowerLoss { node, style } => {
+            cluster.hold_down(node);
+            cluster.power_loss(node, *style, name_hash(&fault.id));
+        }
+        FaultKind::Pause { node } => cluster.stand.pause(cluster.id(node)),
+        FaultKind::Cut { link, port, hold } => {
+            let kind = if *hold { ImpairmentKind::Hold } else { ImpairmentKind::Drop };
+            return impair(cluster, link, port.map(crate::scenario::Port::number), kind);
+        }
+        FaultKind::Latency { link, extra } => {
+            let latency = Latency::Uniform(extra.least, extra.most);
+            return impair(cluster, link, None, ImpairmentKind::Latency(latency));
+        }
+        FaultKind::DiskFill { node, percent } => cluster.stand.disk(cluster.id(node)).fill_percent(*percent),
+        FaultKind::DiskSlow { node, factor } => cluster.stand.disk(cluster.id(node)).slow(*factor),
+        FaultKind::Skew { node, by_ms } => cluster.stand.set_skew(cluster.id(node), *by_ms),
+    }
+    Vec::new()
+}
+
+fn end_fault(cluster: &Arc<Cluster>, number: usize) {
+    let Some(impairments) = cluster.state().faults.remove(&number) else { return };
+    let fault = &cluster.plan.scenario.faults[number];
+    cluster.record_run(Event::FaultEnd(fault.id.clone()));
+    for impairment in impairments {
+        cluster.stand.lift(impairment);
+    }
+    match &fault.kind {
+        FaultKind::Kill { node } | FaultKind::PowerLoss { node, .. } => cluster.let_up(node),
+        FaultKind::Stop { node } => {
+            // A stop that still goes on must end before the next life begins.
+            let (cluster, node) = (Arc::clone(cluster), node.clone());
+            cluster.stand.clone().spawn(async move {
+                while cluster.state().stopping.contains(&node) {
+                    cluster.stand.sleep(Duration::from_millis(100)).await;
+                }
+                cluster.let_up(&node);
+            });
+        }
+        FaultKind::Pause { node } => cluster.stand.resume(cluster.id(node)),
+        FaultKind::DiskFill { node, .. } => cluster.stand.disk(cluster.id(node)).fill_percent(HEALED_FILL_PERCENT),
+        FaultKind::DiskSlow { node, .. } => cluster.stand.disk(cluster.id(node)).slow(1),
+        FaultKind::Skew { node, .. } => cluster.stand.set_skew(cluster.id(node), 0),
+        FaultKind::Cut { .. } | FaultKind::Latency { .. } => {}
+    }
+}
+
+fn impair(cluster: &Cluster, link: &Link, port: Option<u16>, kind: ImpairmentKind) -> Vec<ImpairmentId> {
+    let ends = |end: &str| -> Vec<NodeId> {
+        cluster.plan.scenario.end_of_link(end).iter().map(|node| cluster.id(node)).collect()
+    };
+    let (from, to) = (ends(&link.from), ends(&link.to));
+    let mut pairs: Vec<(NodeId, NodeId)> =
+        from.iter().flat_map(|&from| to.iter().map(move |&to| (from, to))).filter(|(from, to)| from != to).collect();
+    if link.both {
+        pairs.extend(pairs.clone().into_iter().map(|(from, to)| (to, from)));
+    }
+    pairs.sort_unstable();
+    pairs.dedup();
+    let impairment = |(from, to)| cluster.stand.impair(Impairment { from, to, port, kind });
+    pairs.into_iter().map(impairment).collect()
+}

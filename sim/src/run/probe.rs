@@ -1,0 +1,183 @@
+//! The stand's own client: makes the topics, watches committed offsets, and tells what has not come to an end.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use client::{Admin, ClientConfig, MessageQueue, TopicSpec};
+use host::Host;
+
+use crate::{
+    history::{Event, Queue},
+    scenario::{Kind, Port, Topic},
+    stand::StopSignal,
+};
+
+use super::cluster::{Cluster, PROBE, Phase, in_one_line};
+
+/// Pause between two looks at the committed offsets of a broker.
+const WATCH_PAUSE: Duration = Duration::from_secs(2);
+
+/// Pause between two looks at what is pending.
+const SETTLE_PAUSE: Duration = Duration::from_secs(1);
+
+/// Pause before a step of the start is tried again.
+const START_PAUSE: Duration = Duration::from_millis(200);
+
+/// The most pending things that are told.
+const PENDING_MAX: usize = 20;
+
+/// The program of the probe node.
+pub(super) async fn watch(cluster: Arc<Cluster>, host: Host, stop: StopSignal) -> Result<(), String> {
+    let admin = connect(&cluster.name_servers()).await?;
+    let admin = Arc::new(admin);
+    let scenario = &cluster.plan.scenario;
+    for topic in &scenario.topics {
+        for broker in &topic.brokers {
+            let addr = cluster.address(&format!("{broker}/0"), Port::Client);
+            let spec = TopicSpec::new(&topic.name, topic.queues);
+            while admin.create_topic_at(&addr, &spec).await.is_err() {
+                host.sleep(START_PAUSE).await;
+            }
+        }
+    }
+    let mut each = Vec::new();
+    for node in cluster.of_kind(Kind::Namesrv) {
+        each.push((node.clone(), connect(&[cluster.address(&node, Port::Namesrv)]).await?));
+    }
+    while !unregistered(&cluster, &each).await.is_empty() {
+        host.sleep(START_PAUSE).await;
+    }
+    cluster.phase.send_replace(Phase::Active);
+    for broker in &scenario.brokers {
+        let (cluster, admin, name) = (Arc::clone(&cluster), Arc::clone(&admin), broker.name.clone());
+        let watcher = host.clone();
+        host.spawn("watch", async move { watch_offsets(&cluster, &watcher, &admin, &name).await });
+    }
+    cluster.reached(Phase::Settle).await;
+    host::select! {
+        () = stop.requested() => {}
+        () = settle(&cluster, &host, &admin, &each) => stop.requested().await,
+    }
+    Ok(())
+}
+
+async fn connect(name_servers: &[String]) -> Result<Admin, String> {
+    let config = ClientConfig::builder().name_servers(name_servers).instance_name("probe").build();
+    let config = config.map_err(|error| in_one_line(&error))?;
+    Admin::connect(config).await.map_err(|error| in_one_line(&error))
+}
+
+/// Brokers that some name server does not name for a topic they hold.
+async fn unregistered(cluster: &Cluster, each: &[(String, Admin)]) -> Vec<String> {
+    let mut missing = Vec::new();
+    for (namesrv, admin) in each {
+        for topic in &cluster.plan.scenario.topics {
+            let known: Vec<String> = match admin.route(&topic.name).await {
+                Ok(route) => route.broker_datas.iter().map(|data| data.broker_name.to_string()).collect(),
+                Err(_) => Vec::new(),
+            };
+            for broker in topic.brokers.iter().filter(|broker| !known.contains(broker)) {
+                missing.push(format!("{namesrv} does not know {broker} for {}", topic.name));
+            }
+        }
+    }
+    missing
+}
+
+/// Records every change of a committed offset of one broker.
+async fn watch_offsets(cluster: &Cluster, host: &Host, admin: &Admin, broker: &str) {
+    let mut last: BTreeMap<(String, Queue), Option<u64>> = BTreeMap::new();
+    loop {
+        host.sleep(WATCH_PAUSE).await;
+        for (group, queue) in queues_of(cluster, broker) {
+            let asked = MessageQueue::new(queue.topic.as_str(), queue.broker.as_str(), queue.id);
+            let Ok(offset) = admin.consumer_offset(&group, &asked).await else { break };
+            let offset = offset.map(|offset| offset.0);
+            if last.insert((group.clone(), queue.clone()), offset) != Some(offset) {
+                cluster.record(PROBE, |history| Event::Commit { group, queue: history.intern_queue(queue), offset });
+            }
+        }
+    }
+}
+
+/// The queues of one broker with each group that consumes them.
+fn queues_of(cluster: &Cluster, broker: &str) -> Vec<(String, Queue)> {
+    let scenario = &cluster.plan.scenario;
+    let holds = |topic: &&Topic| topic.brokers.iter().any(|name| name == broker);
+    let mut queues = Vec::new();
+    for group in &scenario.consumers {
+        for topic in scenario.topics.iter().filter(holds).filter(|topic| topic.name == group.topic) {
+            let queue = |id| Queue { topic: topic.name.clone(), broker: broker.to_owned(), id };
+            queues.extend((0..topic.queues).map(|id| (group.group.clone(), queue(id))));
+        }
+    }
+    queues
+}
+
+/// Waits until nothing is pending, or the settle phase is over; records which.
+async fn settle(cluster: &Cluster, host: &Host, admin: &Admin, each: &[(String, Admin)]) {
+    let scenario = &cluster.plan.scenario;
+    let end = cluster.state().base + scenario.active + scenario.settle;
+    loop {
+        host.sleep(SETTLE_PAUSE).await;
+        let mut pending = pending_here(cluster);
+        if pending.is_empty() {
+            pending = unregistered(cluster, each).await;
+        }
+        if pending.is_empty() {
+            pending = behind(cluster, admin).await;
+        }
+        if pending.is_empty() {
+            cluster.record_run(Event::Converged);
+            break;
+        }
+        if cluster.stand.now() >= end {
+            pending.truncate(PENDING_MAX);
+            for what in pending {
+                cluster.record_run(Event::Pending(what));
+            }
+            break;
+        }
+    }
+    cluster.phase.send_replace(Phase::End);
+}
+
+/// What is pending as far as the history tells: nodes that are down, sends, listeners, refused messages.
+fn pending_here(cluster: &Cluster) -> Vec<String> {
+    let (wanted, producing, sending) = {
+        let state = cluster.state();
+        (state.wanted.clone(), state.producing.clone(), state.sending)
+    };
+    let mut pending: Vec<String> =
+        wanted.iter().filter(|node| !cluster.is_up(node)).map(|node| format!("{node} is down")).collect();
+    pending.extend(producing.iter().map(|node| format!("{node} still sends")));
+    if sending > 0 {
+        pending.push(format!("{sending} sends have no result"));
+    }
+    pending.extend(cluster.recorder.with(super::pending::deliveries));
+    pending
+}
+
+/// Queues whose committed offset is not their end, for each group that has members.
+async fn behind(cluster: &Cluster, admin: &Admin) -> Vec<String> {
+    let mut pending = Vec::new();
+    for broker in &cluster.plan.scenario.brokers {
+        for (group, queue) in queues_of(cluster, &broker.name) {
+            let has_members = cluster.state().wanted.iter().any(|node| super::cluster::group_of(node) == group);
+            if !has_members {
+                continue;
+            }
+            let asked = MessageQueue::new(queue.topic.as_str(), queue.broker.as_str(), queue.id);
+            let ends = (admin.max_offset(&asked).await, admin.consumer_offset(&group, &asked).await);
+            match ends {
+                (Ok(end), Ok(committed)) => {
+                    let behind = end.0.saturating_sub(committed.map_or(0, |offset| offset.0));
+                    if behind > 0 {
+                        pending.push(format!("{group} is {behind} messages behind at {queue}"));
+                    }
+                }
+                _ => pending.push(format!("{} does not tell offsets of {queue}", broker.name)),
+            }
+        }
+    }
+    pending
+}
