@@ -1,2 +1,64 @@
-//! The command line.
-fn main() {}
+//! The command line: serve for real, or run scenarios on the stand.
+//!
+//! It knows arguments, output and exit codes, and no rule of RocketMQ. Without the feature `sim` it holds the servers
+//! only.
+
+mod logs;
+mod servers;
+#[cfg(feature = "sim")]
+mod stand;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Every command's arguments are wrong: usage.
+const EXIT_USAGE: u8 = 2;
+
+#[derive(Parser)]
+#[command(name = "staticfire", version, about, max_term_width = 100, arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    #[cfg(feature = "sim")]
+    #[command(flatten)]
+    Stand(stand::StandCommand),
+    /// Serve as a RocketMQ name server
+    #[command(after_help = "Example:\n  staticfire namesrv -c namesrv.conf")]
+    Namesrv(servers::NamesrvArguments),
+    /// Serve as a RocketMQ broker
+    #[command(after_help = "Example:\n  staticfire broker -n '127.0.0.1:9876' -c broker.conf")]
+    Broker(servers::BrokerArguments),
+}
+
+fn main() -> ExitCode {
+    match Arguments::parse().command {
+        #[cfg(feature = "sim")]
+        Command::Stand(command) => stand::main(command),
+        Command::Namesrv(arguments) => servers::namesrv(arguments),
+        Command::Broker(arguments) => servers::broker(arguments),
+    }
+}
+
+/// An error with its causes, in one line on standard error.
+fn complain(error: &dyn std::error::Error) {
+    let mut line = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let text = error.to_string();
+        if !line.contains(&text) {
+            line = format!("{line}: {text}");
+        }
+        cause = error.source();
+    }
+    eprintln!("staticfire: {}", line.replace('\n', " "));
+}
+
+/// The same for an error that is only a text.
+fn complain_text(text: &str) {
+    eprintln!("staticfire: {}", text.replace('\n', " "));
+}

@@ -1,0 +1,241 @@
+//! Commands of the stand: run scenarios, print plans, prove replay.
+
+mod bench;
+mod child;
+mod many;
+mod mutants;
+mod report;
+mod verify;
+
+use std::{
+    fs,
+    io::{BufWriter, Write},
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::Instant,
+};
+
+use clap::{Args, Subcommand};
+use miette::GraphicalReportHandler;
+use sim::{
+    plan::Plan,
+    run::RunOptions,
+    scenario::Scenario,
+    verdict::{Verdict, judge},
+};
+
+use crate::{EXIT_USAGE, complain_text, logs};
+
+/// Commands that need the simulator.
+#[derive(Subcommand)]
+pub enum StandCommand {
+    /// Run a scenario: one seed, or many
+    #[command(after_help = "Examples:\n  \
+        staticfire run scenarios/fast/power-loss-sync-flush.toml --seed 7\n  \
+        staticfire run scenarios/fast/broker-kill.toml --seeds 0..200 --jobs 2")]
+    Run(RunArguments),
+    /// Print the plan of a seed: a scenario file that spells every message and fault out
+    #[command(after_help = "Example:\n  staticfire plan scenarios/fast/broker-kill.toml --seed 7 > plan.toml")]
+    Plan(PlanArguments),
+    /// Prove that a seed replays: run it in two processes and compare
+    #[command(after_help = "Example:\n  staticfire verify scenarios/fast/broker-kill.toml --seeds 0..20")]
+    Verify(VerifyArguments),
+    /// Run the planted bugs, each of which must be caught (needs a build with --features mutants)
+    #[command(after_help = "Example:\n  staticfire mutants scenarios/mutants")]
+    Mutants(MutantsArguments),
+    /// Measure simulated against real time
+    #[command(after_help = "Example:\n  staticfire bench")]
+    Bench(BenchArguments),
+}
+
+/// Arguments of `staticfire run`.
+#[derive(Args)]
+pub struct RunArguments {
+    /// The scenario
+    file: PathBuf,
+    /// The seed; counts more than the one in the file
+    #[arg(long, conflicts_with = "seeds")]
+    seed: Option<u64>,
+    /// Many seeds, each in a process of its own: first..end, without the end
+    #[arg(long, value_name = "A..B", value_parser = parse_seeds)]
+    seeds: Option<std::ops::Range<u64>>,
+    /// How many processes at a time
+    #[arg(long, default_value_t = 1, requires = "seeds")]
+    jobs: usize,
+    /// Print one JSON object instead of a report
+    #[arg(long)]
+    json: bool,
+    /// Write the history, one JSON object a line
+    #[arg(long, value_name = "FILE", conflicts_with = "seeds")]
+    history: Option<PathBuf>,
+    /// Switch on a planted bug (needs a build with --features mutants)
+    #[arg(long, value_name = "NAME")]
+    mutant: Option<String>,
+    /// Another order of tasks: replaces the seed of the scheduler, and nothing else
+    #[arg(long, value_name = "SEED", conflicts_with = "seeds")]
+    sched: Option<u64>,
+    /// Show log lines; may be repeated
+    #[arg(short, long, action = clap::ArgAction::Count)]
+    verbose: u8,
+}
+
+/// Arguments of `staticfire plan`.
+#[derive(Args)]
+pub struct PlanArguments {
+    /// The scenario
+    file: PathBuf,
+    /// The seed; counts more than the one in the file
+    #[arg(long)]
+    seed: Option<u64>,
+}
+
+/// Arguments of `staticfire verify`.
+#[derive(Args)]
+pub struct VerifyArguments {
+    /// The scenario
+    file: PathBuf,
+    /// The seed
+    #[arg(long, default_value_t = 1, conflicts_with = "seeds")]
+    seed: u64,
+    /// Many seeds: first..end, without the end
+    #[arg(long, value_name = "A..B", value_parser = parse_seeds)]
+    seeds: Option<std::ops::Range<u64>>,
+    /// Print one JSON object for each seed
+    #[arg(long)]
+    json: bool,
+}
+
+/// Arguments of `staticfire mutants`.
+#[derive(Args)]
+pub struct MutantsArguments {
+    /// The folder with one scenario for each planted bug
+    #[arg(default_value = "scenarios/mutants")]
+    folder: PathBuf,
+    /// How many processes at a time
+    #[arg(long, default_value_t = 1)]
+    jobs: usize,
+}
+
+/// Arguments of `staticfire bench`.
+#[derive(Args)]
+pub struct BenchArguments {
+    /// The scenario
+    #[arg(default_value = "scenarios/bench/reference.toml")]
+    file: PathBuf,
+    /// How many runs, each in a process of its own; the median counts
+    #[arg(long, default_value_t = 5)]
+    runs: usize,
+}
+
+/// Runs a command of the stand.
+pub fn main(command: StandCommand) -> ExitCode {
+    let result = match command {
+        StandCommand::Run(arguments) if arguments.seeds.is_some() => many::run(&arguments),
+        StandCommand::Run(arguments) => run_one(&arguments),
+        StandCommand::Plan(arguments) => print_plan(&arguments),
+        StandCommand::Verify(arguments) => verify::verify(&arguments),
+        StandCommand::Mutants(arguments) => mutants::mutants(&arguments),
+        StandCommand::Bench(arguments) => bench::bench(&arguments),
+    };
+    match result {
+        Ok(verdict) => ExitCode::from(verdict.exit_code()),
+        Err(problem) => {
+            match problem {
+                Problem::Scenario(shown) => eprint!("{shown}"),
+                Problem::Other(text) => complain_text(&text),
+            }
+            ExitCode::from(EXIT_USAGE)
+        }
+    }
+}
+
+/// Why a command could not be carried out.
+pub enum Problem {
+    /// The scenario is wrong; the diagnostic as it is shown.
+    Scenario(String),
+    /// Something else, in one line.
+    Other(String),
+}
+
+/// Reads a scenario file.
+pub fn read_scenario(path: &Path) -> Result<Scenario, Problem> {
+    let shown = path.display().to_string();
+    let text = fs::read_to_string(path).map_err(|error| Problem::Other(format!("cannot read {shown}: {error}")))?;
+    Scenario::parse(&shown, &text).map_err(|error| {
+        let mut diagnostic = String::new();
+        let handler = match std::io::IsTerminal::is_terminal(&std::io::stderr()) {
+            true => GraphicalReportHandler::new(),
+            false => GraphicalReportHandler::new_themed(miette::GraphicalTheme::unicode_nocolor()),
+        };
+        match handler.render_report(&mut diagnostic, &error) {
+            Ok(()) => Problem::Scenario(diagnostic),
+            Err(_) => Problem::Other(error.one_line()),
+        }
+    })
+}
+
+fn run_one(arguments: &RunArguments) -> Result<Verdict, Problem> {
+    let started = Instant::now();
+    check_mutant(arguments.mutant.as_ref())?;
+    let mut plan = Plan::draw(read_scenario(&arguments.file)?, arguments.seed);
+    if let Some(sched) = arguments.sched {
+        plan.seeds.sched = sim::seed::Seed(sched);
+        plan.scenario.seeds.sched = Some(sched);
+    }
+    let history: Option<Box<dyn Write + Send>> = match &arguments.history {
+        None => None,
+        Some(path) => {
+            let file = fs::File::create(path).map_err(|error| cannot("write", path, &error))?;
+            Some(Box::new(BufWriter::new(file)))
+        }
+    };
+    logs::of_run(arguments.verbose);
+    let options = RunOptions { mutant: arguments.mutant.clone(), history };
+    let finished = sim::run::run(plan.clone(), options).map_err(|error| {
+        let path = arguments.history.as_deref().unwrap_or(Path::new("the history"));
+        cannot("write", path, &error)
+    })?;
+    let judgement = judge(&plan.scenario, &finished);
+    let shown = report::Shown {
+        file: &arguments.file,
+        plan: &plan,
+        mutant: arguments.mutant.as_deref(),
+        run: &finished,
+        judgement: &judgement,
+        real: started.elapsed(),
+    };
+    if arguments.json {
+        println!("{}", shown.json());
+    } else {
+        print!("{}", shown.text());
+    }
+    Ok(judgement.verdict)
+}
+
+fn print_plan(arguments: &PlanArguments) -> Result<Verdict, Problem> {
+    print!("{}", Plan::draw(read_scenario(&arguments.file)?, arguments.seed).print());
+    Ok(Verdict::Pass)
+}
+
+fn check_mutant(mutant: Option<&String>) -> Result<(), Problem> {
+    match mutant {
+        Some(_) if !cfg!(feature = "mutants") => {
+            Err(Problem::Other("planted bugs need a build with `--features mutants`".to_owned()))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn cannot(what: &str, path: &Path, error: &std::io::Error) -> Problem {
+    Problem::Other(format!("cannot {what} {}: {error}", path.display()))
+}
+
+fn parse_seeds(text: &str) -> Result<std::ops::Range<u64>, String> {
+    let wrong = || format!("`{text}` is not a range of seeds: write first..end, as in 0..200");
+    let (first, end) = text.split_once("..").ok_or_else(wrong)?;
+    let (first, end) = (first.parse().map_err(|_| wrong())?, end.parse().map_err(|_| wrong())?);
+    if first >= end {
+        return Err(format!("`{text}` holds no seed"));
+    }
+    Ok(first..end)
+}
