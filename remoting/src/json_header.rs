@@ -1,5 +1,7 @@
 //! The JSON form of a header, written and read without a document tree. Source: `spec/protocol.md` 1.2.
 
+use std::borrow::Cow;
+
 use bytes::{BufMut, BytesMut};
 
 use crate::{
@@ -60,7 +62,7 @@ fn put_string(output: &mut BytesMut, text: &str) {
     const HEX: &[u8; 16] = b"0123456789abcdef";
     output.put_u8(b'"');
     let mut rest = text.as_bytes();
-    while let Some(at) = rest.iter().position(|byte| needs_escape(*byte)) {
+    while let Some(at) = find_special(rest, true) {
         output.put_slice(&rest[..at]);
         match rest[at] {
             b'"' => output.put_slice(b"\\\""),
@@ -79,8 +81,32 @@ fn put_string(output: &mut BytesMut, text: &str) {
     output.put_u8(b'"');
 }
 
-const fn needs_escape(byte: u8) -> bool {
-    byte < 0x20 || byte == b'"' || byte == b'\\'
+/// Where the first byte is that ends the plain part of a string: `"`, `\` and, if asked for, a control character.
+///
+/// Looks at eight bytes at a time, because every header goes through here.
+fn find_special(bytes: &[u8], with_control: bool) -> Option<usize> {
+    const fn each(byte: u8) -> u64 {
+        u64::from_ne_bytes([byte; 8])
+    }
+    // The lowest flagged byte is exact; those above it may be flagged wrongly by a borrow.
+    const fn below(word: u64, limit: u8) -> u64 {
+        word.wrapping_sub(each(limit)) & !word & each(0x80)
+    }
+    let is_special = |byte: u8| byte == b'"' || byte == b'\\' || (with_control && byte < 0x20);
+    let mut words = bytes.chunks_exact(8);
+    let mut at = 0;
+    for word in &mut words {
+        let word = u64::from_le_bytes(word.try_into().expect("chunks have eight bytes"));
+        let mut flags = below(word ^ each(b'"'), 1) | below(word ^ each(b'\\'), 1);
+        if with_control {
+            flags |= below(word, 0x20);
+        }
+        if flags != 0 {
+            return Some(at + flags.trailing_zeros() as usize / 8);
+        }
+        at += 8;
+    }
+    words.remainder().iter().position(|byte| is_special(*byte)).map(|rest| at + rest)
 }
 
 // ---- reading ----
@@ -100,12 +126,10 @@ pub(crate) fn decode(header: &[u8]) -> Result<RemotingCommand, FrameError> {
         fields: Fields::new(),
         body: Payload::EMPTY,
     };
-    let mut scratch = String::new();
     reader.object(|reader| {
-        scratch.clear();
-        reader.string(&mut scratch)?;
+        let name = reader.name()?;
         reader.colon()?;
-        match scratch.as_str() {
+        match name.as_ref() {
             "code" => command.code = reader.integer()?,
             "flag" => command.flag = reader.integer()?,
             "opaque" => command.opaque = reader.integer()?,
@@ -213,15 +237,30 @@ impl<'a> Reader<'a> {
         Ok(value != "null")
     }
 
+    /// The name of a member; copied only if it has escapes.
+    fn name(&mut self) -> Result<Cow<'a, str>, FrameError> {
+        self.expect(b'"', "expected a string")?;
+        let rest = &self.text[self.at..];
+        match find_special(rest.as_bytes(), false) {
+            Some(length) if rest.as_bytes()[length] == b'"' => {
+                self.at += length + 1;
+                Ok(Cow::Borrowed(&rest[..length]))
+            }
+            _ => {
+                self.at -= 1;
+                let mut name = String::new();
+                self.string(&mut name)?;
+                Ok(Cow::Owned(name))
+            }
+        }
+    }
+
     /// Appends the text of a string to `out`.
     fn string(&mut self, out: &mut String) -> Result<(), FrameError> {
         self.expect(b'"', "expected a string")?;
         loop {
             let rest = &self.text.as_bytes()[self.at..];
-            let length = rest
-                .iter()
-                .position(|byte| matches!(byte, b'"' | b'\\'))
-                .ok_or_else(|| self.malformed("a string without an end"))?;
+            let length = find_special(rest, false).ok_or_else(|| self.malformed("a string without an end"))?;
             out.push_str(&self.text[self.at..self.at + length]);
             self.at += length + 1;
             if rest[length] == b'"' {
@@ -313,11 +352,10 @@ impl<'a> Reader<'a> {
     fn word(&mut self) -> Result<&'a str, FrameError> {
         self.blank();
         let rest = &self.text[self.at..];
-        let length = rest
-            .find(|char: char| !(char.is_ascii_alphanumeric() || matches!(char, '-' | '+' | '.')))
-            .unwrap_or(rest.len());
+        let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.');
+        let length = rest.bytes().take_while(is_part).count();
         let word = &rest[..length];
-        let is_number = word.starts_with(|char: char| char == '-' || char.is_ascii_digit());
+        let is_number = word.as_bytes().first().is_some_and(|byte| *byte == b'-' || byte.is_ascii_digit());
         if !is_number && !matches!(word, "true" | "false" | "null") {
             return Err(self.malformed("expected a value"));
         }
