@@ -159,6 +159,7 @@ impl FieldType for String {
 
 impl FieldType for BoundaryType {
     const KIND: &'static str = "LOWER or UPPER";
+    const REQUIRED: bool = false;
 
     fn read(text: &str) -> Option<BoundaryType> {
         Some(if text.eq_ignore_ascii_case("upper") { BoundaryType::Upper } else { BoundaryType::Lower })

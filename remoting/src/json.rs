@@ -60,7 +60,7 @@ impl serde::ser::Error for JsonError {
 /// resolved.
 ///
 /// # Errors
-/// The text is malformed, nested more than 64 levels deep, or not a `T`.
+/// The text is malformed, nested more than 64 levels deep, holds more than four million values, or is not a `T`.
 pub fn from_slice<T: DeserializeOwned>(text: &[u8]) -> Result<T, JsonError> {
     T::deserialize(parse(text)?)
 }

@@ -4,11 +4,13 @@ use super::{Json, JsonError};
 
 /// Nested deeper than this, a text is refused: reading it would take unbounded stack.
 const DEPTH_MAX: usize = 64;
+/// A text with more values than this is refused: each takes many times the memory of its bytes.
+const VALUES_MAX: usize = 4_000_000;
 
 pub(super) fn parse(text: &[u8]) -> Result<Json, JsonError> {
     let text = std::str::from_utf8(text)
         .map_err(|error| JsonError::Syntax { at: error.valid_up_to(), problem: "not UTF-8" })?;
-    let mut reader = Reader { text, at: 0 };
+    let mut reader = Reader { text, at: 0, values: 0 };
     let value = reader.value(0)?;
     match reader.peek() {
         None => Ok(value),
@@ -19,6 +21,8 @@ pub(super) fn parse(text: &[u8]) -> Result<Json, JsonError> {
 struct Reader<'a> {
     text: &'a str,
     at: usize,
+    /// How many were read.
+    values: usize,
 }
 
 impl Reader<'_> {
@@ -48,6 +52,10 @@ impl Reader<'_> {
     fn value(&mut self, depth: usize) -> Result<Json, JsonError> {
         if depth > DEPTH_MAX {
             return Err(self.malformed("nested too deeply"));
+        }
+        self.values += 1;
+        if self.values > VALUES_MAX {
+            return Err(self.malformed("too many values"));
         }
         match self.peek() {
             None => Err(self.malformed("expected a value")),

@@ -10,8 +10,10 @@ use serde::{
 
 use super::{JsonError, parse};
 
-/// References followed one after the other, and nodes copied for them: more is an attack.
-const REFERENCES_MAX: usize = 10_000;
+/// Values that a text with references may expand to: more is an attack.
+const EXPANDED_MAX: usize = 1_000_000;
+/// References and levels that may lie inside each other.
+const RESOLVED_DEPTH_MAX: usize = 128;
 
 /// A JSON value. Keys of objects may be objects themselves.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,9 +45,8 @@ impl Json {
         if !self.has_reference() {
             return Ok(self);
         }
-        let root = self.clone();
-        let mut budget = REFERENCES_MAX;
-        resolve(self, &root, &mut Vec::new(), &mut budget)
+        let mut budget = EXPANDED_MAX;
+        resolve(&self, &self, &mut Vec::new(), &mut budget)
     }
 
     fn reference(&self) -> Option<&str> {
@@ -93,43 +94,38 @@ impl Json {
     }
 }
 
-/// `parents` are the unresolved values around this one, outermost first: `..` is the last but one.
-fn resolve(value: Json, root: &Json, parents: &mut Vec<Json>, budget: &mut usize) -> Result<Json, JsonError> {
-    *budget = budget.checked_sub(1).ok_or_else(|| JsonError::Shape("too many references".to_owned()))?;
-    if let Some(path) = value.reference() {
-        let target = match path {
-            "@" => parents.last(),
-            ".." => parents.len().checked_sub(2).and_then(|at| parents.get(at)),
-            path => root.at_path(path),
-        };
-        let target = target.filter(|target| !target.has_reference() || parents.len() < 64);
-        let target = target.cloned().ok_or_else(|| JsonError::Shape(format!("no value at reference `{path}`")))?;
-        parents.push(value);
-        let resolved = resolve(target, root, parents, budget);
-        parents.pop();
-        return resolved;
-    }
-    match value {
-        Json::Object(ref members) => {
-            let members = members.clone();
-            parents.push(value);
-            let resolved = members
-                .into_iter()
-                .map(|(key, value)| Ok((key, resolve(value, root, parents, budget)?)))
-                .collect::<Result<_, JsonError>>();
-            parents.pop();
-            resolved.map(Json::Object)
+/// `parents` are the values around this one, outermost first: `..` is the last but one. `budget` is what may still be
+/// made.
+fn resolve<'a>(
+    value: &'a Json,
+    root: &'a Json,
+    parents: &mut Vec<&'a Json>,
+    budget: &mut usize,
+) -> Result<Json, JsonError> {
+    let left = budget.checked_sub(1).filter(|_| parents.len() < RESOLVED_DEPTH_MAX);
+    *budget = left.ok_or_else(|| JsonError::Shape("references without an end".to_owned()))?;
+    let target = match value.reference() {
+        None => None,
+        Some("@") => Some(parents.last().copied()),
+        Some("..") => Some(parents.len().checked_sub(2).map(|at| parents[at])),
+        Some(path) => Some(root.at_path(path)),
+    };
+    parents.push(value);
+    let resolved = match (value, target) {
+        (_, Some(Some(target))) => resolve(target, root, parents, budget),
+        (_, Some(None)) => Err(JsonError::Shape("a reference to nothing".to_owned())),
+        (Json::Object(members), None) => members
+            .iter()
+            .map(|(key, value)| Ok((key.clone(), resolve(value, root, parents, budget)?)))
+            .collect::<Result<_, _>>()
+            .map(Json::Object),
+        (Json::Array(items), None) => {
+            items.iter().map(|item| resolve(item, root, parents, budget)).collect::<Result<_, _>>().map(Json::Array)
         }
-        Json::Array(ref items) => {
-            let items = items.clone();
-            parents.push(value);
-            let resolved =
-                items.into_iter().map(|item| resolve(item, root, parents, budget)).collect::<Result<_, JsonError>>();
-            parents.pop();
-            resolved.map(Json::Array)
-        }
-        other => Ok(other),
-    }
+        (other, None) => Ok(other.clone()),
+    };
+    parents.pop();
+    resolved
 }
 
 impl<'de> Deserialize<'de> for Json {
