@@ -184,9 +184,10 @@ fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// `-log2(x / 2^64)` in units of 2^-32, for `x > 0`: whole bits from the leading zeros, the fraction by squaring.
+/// `-log2(x / 2^64)` in units of 2^-32, for `x > 0`: whole bits from the leading zeros, 20 bits of the fraction by
+/// squaring.
 fn neg_log2(x: u64) -> u64 {
-    const FRACTION_BITS: u32 = 32;
+    const FRACTION_BITS: u32 = 20;
     let zeros = x.leading_zeros();
     let mut mantissa = x << zeros;
     let mut fraction = 0_u64;
@@ -200,7 +201,7 @@ fn neg_log2(x: u64) -> u64 {
             mantissa = (square >> 63) as u64;
         }
     }
-    (u64::from(zeros + 1) << FRACTION_BITS) - fraction
+    ((u64::from(zeros + 1) << FRACTION_BITS) - fraction) << (32 - FRACTION_BITS)
 }
 
 #[cfg(test)]

@@ -12,6 +12,11 @@ const EXTRA: Domain = Domain::named("net.extra");
 pub(super) const RETRANSMIT_FIRST: u64 = 200_000_000;
 /// The longest pause.
 pub(super) const RETRANSMIT_LONGEST: u64 = 120_000_000_000;
+/// Where the draws of a direction for other things than its usual latency begin. They lie far apart, so that the usual
+/// ones, one per segment, are drawn in a row.
+const ADDED: u64 = 1 << 60;
+const LOST: u64 = 2 << 60;
+const LOST_AGAIN: u64 = 3 << 60;
 /// Latency inside a node, in nanoseconds.
 const LOOPBACK: std::ops::RangeInclusive<u64> = 5_000..=20_000;
 
@@ -115,15 +120,13 @@ impl Links {
     /// When a segment of `bytes` that is sent now arrives. Number `counter` of the direction's draws decides.
     pub(super) fn travel(&mut self, route: Route, bytes: usize, now: u64, (draws, counter): (&mut Draws, u64)) -> u64 {
         let Route { from, to, .. } = route;
-        // Four numbers for each segment: latency, added latency, and two for losses.
-        let number = counter * 4;
         if from == to {
-            return now + draws.at(number).within(LOOPBACK);
+            return now + draws.at(counter).within(LOOPBACK);
         }
-        let mut delay = self.latency.pick(draws.at(number)) + self.link(from, to).extra;
+        let mut delay = self.latency.pick(draws.at(counter)) + self.link(from, to).extra;
         let mut loss_ppm = 0;
         if !self.link(from, to).impairments.is_empty() {
-            let added = draws.at(number + 1);
+            let added = draws.at(ADDED + counter);
             for kind in self.kinds(route) {
                 match kind {
                     ImpairmentKind::Latency(latency) => delay = delay.saturating_add(latency.pick(added)),
@@ -134,8 +137,8 @@ impl Links {
         }
         if loss_ppm > 0 {
             // A second loss of the same segment is as likely again; a third is not worth a draw of its own.
-            for (lost, pause) in [(2, RETRANSMIT_FIRST), (3, RETRANSMIT_FIRST * 2)] {
-                if !draws.at(number + lost).chance(loss_ppm) {
+            for (lost, pause) in [(LOST, RETRANSMIT_FIRST), (LOST_AGAIN, RETRANSMIT_FIRST * 2)] {
+                if !draws.at(lost + counter).chance(loss_ppm) {
                     break;
                 }
                 delay = delay.saturating_add(pause);
