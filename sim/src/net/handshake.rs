@@ -197,21 +197,15 @@ impl Net {
         listener: u64,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(ConnId, SocketAddr, SocketAddr)>> {
-        loop {
-            let Some(listener) = self.listener(listener) else { return Poll::Ready(Err(super::socket::ended())) };
-            let Some(id) = listener.backlog.pop_front() else {
-                if !listener.waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
-                    listener.waiting.push(cx.waker().clone());
-                }
-                return Poll::Pending;
-            };
-            // One that was reset while it waited may be gone for good; then the next one counts.
-            if let Some(conn) = self.conn(id) {
-                let end = conn.end_mut(EndId::Server);
-                end.app = App::Held;
-                let own = end.address;
-                return Poll::Ready(Ok((id, own, conn.end(EndId::Client).address)));
+        let Some(listener) = self.listener(listener) else { return Poll::Ready(Err(super::socket::ended())) };
+        let Some(id) = listener.backlog.pop_front() else {
+            if !listener.waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
+                listener.waiting.push(cx.waker().clone());
             }
-        }
+            return Poll::Pending;
+        };
+        let conn = self.conn(id).expect("what a backlog holds is not forgotten");
+        conn.end_mut(EndId::Server).app = App::Held;
+        Poll::Ready(Ok((id, conn.end(EndId::Server).address, conn.end(EndId::Client).address)))
     }
 }

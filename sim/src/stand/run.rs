@@ -14,7 +14,7 @@ use madsim::runtime::{NodeHandle, Runtime};
 
 use crate::{
     stand::{Ended, NodeId, Observer, Run, Stand, StandConfig, stamp},
-    world::{CutShort, World, lock},
+    world::{CutShort, MeterId, World, lock},
 };
 
 /// Deep enough for the futures of a whole cluster in a debug build; only what is touched takes memory.
@@ -81,7 +81,7 @@ where
 {
     let driver = madsim::task::spawn(Arc::clone(world).drive());
     let ended = {
-        let supervisor = CatchPanic(Box::pin(async { supervisor(Stand::of(world)).await }));
+        let supervisor = Watched::new(world, "supervisor", async { supervisor(Stand::of(world)).await });
         host::select! {
             reason = world.cut_short_reason() => cut_short(world, reason),
             finished = supervisor => finished.map(Ended::Finished),
@@ -117,27 +117,36 @@ fn cut_short<T>(world: &World, reason: CutShort) -> Result<Ended<T>, Panic> {
 
 /// Starts a task of the operator.
 pub(super) fn spawn(world: &Arc<World>, future: impl Future<Output = ()> + Send + 'static) {
-    let meter = world.meter(NodeId::NONE, "operator");
-    let mut task = CatchPanic(Box::pin(future));
-    let counting = Arc::clone(world);
-    drop(world.operator.spawn(std::future::poll_fn(move |cx| {
-        counting.count_poll(NodeId::NONE, 0, meter);
-        let Poll::Ready(result) = Pin::new(&mut task).poll(cx) else { return Poll::Pending };
-        if let Err(panic) = result {
-            counting.cut_short(CutShort::Panic(Arc::new(Mutex::new(Some(panic)))));
+    let task = Watched::new(world, "operator", future);
+    let world = Arc::clone(world);
+    let operator = world.operator.clone();
+    drop(operator.spawn(async move {
+        if let Err(panic) = task.await {
+            world.cut_short(CutShort::Panic(Arc::new(Mutex::new(Some(panic)))));
         }
-        Poll::Ready(())
-    })));
+    }));
 }
 
-/// Ends with the panic of a future instead of passing it on to the executor, which would end everything at once.
-struct CatchPanic<F>(Pin<Box<F>>);
+/// A future outside every node. Its polls count, and it ends with its panic instead of passing that on to the executor,
+/// which would end everything at once.
+struct Watched<F> {
+    world: Arc<World>,
+    meter: MeterId,
+    future: Pin<Box<F>>,
+}
 
-impl<F: Future> Future for CatchPanic<F> {
+impl<F: Future> Watched<F> {
+    fn new(world: &Arc<World>, name: &'static str, future: F) -> Watched<F> {
+        Watched { world: Arc::clone(world), meter: world.meter(NodeId::NONE, name), future: Box::pin(future) }
+    }
+}
+
+impl<F: Future> Future for Watched<F> {
     type Output = Result<F::Output, Panic>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match std::panic::catch_unwind(AssertUnwindSafe(|| self.0.as_mut().poll(cx))) {
+        self.world.count_poll(NodeId::NONE, 0, self.meter);
+        match std::panic::catch_unwind(AssertUnwindSafe(|| self.future.as_mut().poll(cx))) {
             Ok(poll) => poll.map(Ok),
             Err(panic) => Poll::Ready(Err(panic)),
         }

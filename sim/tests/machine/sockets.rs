@@ -555,3 +555,72 @@ fn writes_are_short_now_and_then() {
         assert!((10..60).contains(&short), "{short} of 1000 were short");
     });
 }
+
+/// Byte number `at` of what [`a_stream_is_never_wrong_whatever_its_link_does`] sends.
+fn byte(at: usize) -> u8 {
+    (at.wrapping_mul(0x9e37_79b9) >> 11) as u8
+}
+
+#[test]
+fn a_stream_is_never_wrong_whatever_its_link_does() {
+    const BYTES: usize = 700_000;
+    for seed in 0..16 {
+        let config = StandConfig::new(Seeds::from_root(seed));
+        finished(stand::run(config, std::sync::Arc::new(()), |stand| async move {
+            let pair = Pair::new(stand).await;
+            let (near, far) = pair.connect().await;
+            let (_keep, mut write) = near.into_split();
+            let (mut read, _keep_too) = far.into_split();
+            let mut pace = pair.client.rng("writer");
+            let writer = async {
+                let mut sent = 0;
+                while sent < BYTES {
+                    let chunk: Vec<u8> = (sent..BYTES.min(sent + 1 + pace.below(9_000) as usize)).map(byte).collect();
+                    sent += write.write(&chunk).await.unwrap();
+                    pair.client.sleep(Duration::from_micros(pace.below(40_000))).await;
+                }
+                write.shutdown().await.unwrap();
+            };
+            let mut pace = pair.server.rng("reader");
+            let reader = async {
+                let mut got = 0;
+                loop {
+                    let mut buffer = vec![0; 1 + pace.below(30_000) as usize];
+                    let length = read.read(&mut buffer).await.unwrap();
+                    if length == 0 {
+                        return got;
+                    }
+                    for (at, &value) in buffer[..length].iter().enumerate() {
+                        assert_eq!(value, byte(got + at), "byte {}", got + at);
+                    }
+                    got += length;
+                    pair.server.sleep(Duration::from_micros(pace.below(60_000))).await;
+                }
+            };
+            let faults = hurt(&pair);
+            let (got, (), ()) = tokio::join!(reader, writer, faults);
+            assert_eq!(got, BYTES);
+        }));
+    }
+}
+
+/// Impairs the link in every way, one after the other and two at a time.
+async fn hurt(pair: &Pair) {
+    let mut chance = pair.client.rng("faults");
+    for _ in 0..12 {
+        let ends = if chance.below(2) == 0 { (pair.a, pair.b) } else { (pair.b, pair.a) };
+        let kinds = [
+            ImpairmentKind::Drop,
+            ImpairmentKind::Hold,
+            ImpairmentKind::Loss(300_000),
+            ImpairmentKind::Latency(Latency::Uniform(ms(1), ms(200))),
+            ImpairmentKind::Bandwidth(50_000),
+        ];
+        let first = pair.impair(ends.0, ends.1, kinds[chance.below(5) as usize]);
+        let second = pair.impair(ends.1, ends.0, kinds[chance.below(5) as usize]);
+        pair.stand.sleep(Duration::from_micros(chance.below(1_500_000))).await;
+        pair.stand.lift(first);
+        pair.stand.sleep(Duration::from_micros(chance.below(500_000))).await;
+        pair.stand.lift(second);
+    }
+}
