@@ -3,11 +3,11 @@
 //! "Push" is a pull loop with long polling for each queue that this member owns: the consumer sets the pace. Messages
 //! are delivered at least once; a message counts as consumed when everything below it in its queue is finished too.
 
-use std::{collections::BTreeMap, num::NonZeroUsize, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, convert::Infallible, num::NonZeroUsize, sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
 use host::{Host, task::TaskGroup, time::Mono};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tracing::{debug, warn};
 
 use crate::{
@@ -79,9 +79,14 @@ pub struct PushConsumer {
     workers: TaskGroup,
     /// Heartbeats and routes.
     upkeep: TaskGroup,
+    /// True once no queue is taken over or pulled any more.
+    leaving: watch::Sender<bool>,
+    /// Ends when the last rebalance round has ended.
+    balancing: oneshot::Receiver<Infallible>,
+    /// True once no listener is called any more.
     stopping: watch::Sender<bool>,
     /// Ends when the last worker has ended.
-    running: mpsc::Receiver<std::convert::Infallible>,
+    running: mpsc::Receiver<Infallible>,
 }
 
 /// How a shutdown went.
@@ -160,11 +165,16 @@ impl PushConsumer {
     pub async fn shutdown(mut self, deadline: Duration) -> ShutdownReport {
         let core = &self.context.core;
         let host = core.host();
+        let group = &self.context.member.settings.group;
         let until = host.now() + deadline;
+        let left = || until.since(host.now());
+        self.leaving.send_replace(true);
+        if host.timeout(left(), &mut self.balancing).await.is_err() {
+            warn!(%group, "a rebalance round was cut short");
+        }
         self.balance.shutdown().await;
         self.pulls.shutdown().await;
         self.stopping.send_replace(true);
-        let left = || until.since(host.now());
         let listeners_ended = host.timeout(left(), self.running.recv()).await.is_ok();
         self.context.member.backlog.close();
         self.workers.shutdown().await;
@@ -172,7 +182,6 @@ impl PushConsumer {
         let queues = self.context.member.queues();
         let to_commit = queues.iter().filter(|owned| owned.offset_to_commit(true).is_some()).count();
         let committed = host.timeout(left(), rebalance::give_away(&self.context, queues)).await.unwrap_or_default();
-        let group = &self.context.member.settings.group;
         if host.timeout(left(), core.unregister()).await.is_err() {
             warn!(%group, "brokers not told that this member leaves");
         }
@@ -338,8 +347,9 @@ impl std::fmt::Debug for Context {
 /// Starts the tasks of a consumer.
 fn spawn(host: &Host, core: Arc<ClientCore>, member: Arc<Member>, upkeep: TaskGroup) -> PushConsumer {
     let (retries, due) = mpsc::unbounded_channel();
+    let (still_balancing, balancing) = oneshot::channel();
     let (still_running, running) = mpsc::channel(1);
-    let stopping = watch::Sender::new(false);
+    let (leaving, stopping) = (watch::Sender::new(false), watch::Sender::new(false));
     let context = Arc::new(Context { core, member, retries });
     let (balance, pulls, workers) = (TaskGroup::new(host), Arc::new(TaskGroup::new(host)), TaskGroup::new(host));
     for _ in 0..context.member.settings.concurrency.get() {
@@ -347,10 +357,11 @@ fn spawn(host: &Host, core: Arc<ClientCore>, member: Arc<Member>, upkeep: TaskGr
         workers.spawn("client.worker", work);
     }
     workers.spawn("client.local-retries", consume::run_retries(Arc::clone(&context), due));
-    balance.spawn("client.rebalance", rebalance::run(Arc::clone(&context), Arc::clone(&pulls)));
+    let rounds = rebalance::run(Arc::clone(&context), Arc::clone(&pulls), leaving.subscribe(), still_balancing);
+    balance.spawn("client.rebalance", rounds);
     balance.spawn("client.commit", commit_periodically(Arc::clone(&context)));
     balance.spawn("client.stuck", consume::clean_stuck(Arc::clone(&context)));
-    PushConsumer { context, balance, pulls, workers, upkeep, stopping, running }
+    PushConsumer { context, balance, pulls, workers, upkeep, leaving, balancing, stopping, running }
 }
 
 /// Commits the offsets of all owned queues every few seconds: the changed ones, and now and then all of them, in case

@@ -149,8 +149,9 @@ impl ClientCore {
 
     /// The route of a topic as a name server knows it now.
     pub(crate) async fn fresh_route(&self, topic: &Arc<str>) -> Result<TopicRouteData, ClientError> {
-        self.refresh_route(topic).await?;
-        self.routes.route(topic).ok_or_else(|| ClientError::NoRoute { topic: Arc::clone(topic) })
+        let route = self.query_route(topic).await?.ok_or_else(|| ClientError::NoRoute { topic: Arc::clone(topic) })?;
+        self.learn(topic, route.clone());
+        Ok(route)
     }
 
     /// The address of the master of a queue's broker; asks for the route once if it is not known.

@@ -144,8 +144,7 @@ pub struct SendError {
     pub cause: ClientError,
     /// How many attempts were made; 0 if the message was refused before the first.
     pub attempts: u32,
-    /// Whether any attempt may have stored the message. False means: certainly not stored by this call.
-    pub maybe_stored: bool,
+    pub(crate) maybe_stored: bool,
 }
 
 impl SendError {

@@ -2,7 +2,7 @@
 //!
 //! A fixed number of workers takes batches in the order in which they came. Source: `spec/client.md` 6.
 
-use std::{sync::Arc, time::Duration};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use host::time::Mono;
 use message::QueueOffset;
@@ -29,7 +29,7 @@ const STUCK_PER_ROUND: usize = 16;
 pub(crate) async fn work(
     context: Arc<Context>,
     mut stopping: watch::Receiver<bool>,
-    _running: mpsc::Sender<std::convert::Infallible>,
+    _running: mpsc::Sender<Infallible>,
 ) {
     loop {
         let work = host::select! {

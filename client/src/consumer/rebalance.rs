@@ -3,10 +3,11 @@
 //! A round asks one broker for the members of the group, computes the own share of each topic, gives away what is not
 //! in it and takes over what is new. Source: `spec/client.md` 8.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, convert::Infallible, sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
 use host::{task::TaskGroup, time::Mono};
+use tokio::sync::{oneshot, watch};
 use tracing::{debug, warn};
 
 use super::{
@@ -48,8 +49,14 @@ pub(crate) fn share(
     Ok(strategy.allocate(&queues, members.len(), own).into_iter().collect())
 }
 
-/// Rounds until the consumer stops: after the period, at once when woken, but never closer than the gap.
-pub(crate) async fn run(context: Arc<Context>, pulls: Arc<TaskGroup>) {
+/// Rounds until `leaving` turns true: after the period, at once when woken, but never closer than the gap. A round that
+/// has begun is finished, so that what it gives away is committed. `_running` tells of the end by its drop.
+pub(crate) async fn run(
+    context: Arc<Context>,
+    pulls: Arc<TaskGroup>,
+    mut leaving: watch::Receiver<bool>,
+    _running: oneshot::Sender<Infallible>,
+) {
     let timing = context.core.timing();
     let host = context.core.host();
     loop {
@@ -57,11 +64,18 @@ pub(crate) async fn run(context: Arc<Context>, pulls: Arc<TaskGroup>) {
         let balanced = round(&context, &pulls).await;
         host::point!("client.rebalanced", context.member.queues().len());
         let pause = if balanced { timing.rebalance } else { timing.rebalance_gap };
+        let due = async {
+            host::select! {
+                () = context.member.rebalance_soon.notified() => {}
+                () = host.sleep(pause) => {}
+            }
+            host.sleep_until(began + timing.rebalance_gap).await;
+        };
         host::select! {
-            () = context.member.rebalance_soon.notified() => {}
-            () = host.sleep(pause) => {}
+            // An error means that the consumer is gone.
+            _ = leaving.wait_for(|leaving| *leaving) => return,
+            () = due => {}
         }
-        host.sleep_until(began + timing.rebalance_gap).await;
     }
 }
 

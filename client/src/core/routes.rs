@@ -96,11 +96,6 @@ impl RouteTable {
         names.into_iter().collect()
     }
 
-    /// The route of a topic.
-    pub(crate) fn route(&self, topic: &str) -> Option<TopicRouteData> {
-        self.lock().topics.get(topic).map(|entry| entry.route.clone())
-    }
-
     /// The address of a broker's master.
     pub(crate) fn master(&self, broker: &str) -> Option<String> {
         self.lock().brokers.get(broker)?.get(&MASTER).cloned()
