@@ -456,17 +456,22 @@ async fn make_files(host: Host, log: Arc<CommitLog>, disk: Arc<DiskWatch>, mut s
     }
 }
 
-/// Makes a directory, durable with its name.
-async fn make_dir(files: &Files, dir: &Path) -> Result<(), StoreError> {
+/// Makes a directory and its missing parents, durable with their names.
+pub(crate) async fn make_dir(files: &Files, dir: &Path) -> Result<(), StoreError> {
     let make = async {
-        if files.exists(dir).await? {
-            return Ok(());
+        let mut missing = Vec::new();
+        for dir in dir.ancestors().filter(|dir| !dir.as_os_str().is_empty()) {
+            if files.exists(dir).await? {
+                break;
+            }
+            missing.push(dir);
         }
         files.create_dir_all(dir).await?;
-        match dir.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => files.sync_dir(parent).await,
-            _ => Ok(()),
+        for made in missing.into_iter().rev() {
+            let parent = made.parent().filter(|parent| !parent.as_os_str().is_empty());
+            files.sync_dir(parent.unwrap_or(Path::new("."))).await?;
         }
+        Ok(())
     };
     let made: io::Result<()> = make.await;
     made.map_err(StoreError::io("create", dir))
