@@ -1,6 +1,6 @@
 //! Checkers of committed offsets.
 
-use crate::history::{Down, History, NodeRef, QueueRef};
+use crate::history::{History, NodeRef, QueueRef};
 
 use super::{
     Report,
@@ -8,8 +8,9 @@ use super::{
     facts::{Facts, Seen, group_of},
 };
 
-/// Committed offsets are written to disk every 5 s; a crash takes the broker back to the last writing.
-const ON_DISK_NANOS: u64 = 6_000_000_000;
+/// Committed offsets are written to disk every 5 s, which takes a while on a slow disk. A crash takes the broker back to
+/// the last writing: what was committed this long before is on disk.
+pub(super) const ON_DISK_NANOS: u64 = 12_000_000_000;
 
 /// How long after a queue has changed hands a late commit of its old owner may still arrive.
 const LATE_OWNER_NANOS: u64 = 10_000_000_000;
@@ -35,6 +36,19 @@ pub(super) fn commit_regress(facts: &Facts<'_>, logs: &Logs, history: &History) 
     report
 }
 
+/// The least that the disk of a broker holds after the crashes before record `until`: of each life, what was seen long
+/// enough before its end.
+fn on_disk(facts: &Facts<'_>, broker: NodeRef, seen: &[Seen], until: usize) -> u64 {
+    let (mut held, mut life_from) = (0, 0);
+    for (crash, at, _) in facts.crashes_between(broker, 0, until) {
+        let in_life = seen.iter().filter(|seen| (life_from..crash).contains(&seen.index));
+        let written = in_life.filter(|seen| seen.at + ON_DISK_NANOS < at).map(|seen| seen.offset);
+        held = written.max().unwrap_or(0).max(held);
+        life_from = crash;
+    }
+    held
+}
+
 /// Whether `after` may be lower than the last of `before`.
 fn explained(
     facts: &Facts<'_>,
@@ -49,10 +63,8 @@ fn explained(
         if logs.cut_back_between(broker, last.index, after.index) {
             return true;
         }
-        let crash = facts.crashes_between(broker, last.index, after.index).next();
-        if let Some((_, at, how)) = crash {
-            let on_disk = before.iter().filter(|seen| seen.at + ON_DISK_NANOS < at).map(|seen| seen.offset).max();
-            return how != Down::Stop && after.offset >= on_disk.unwrap_or(0);
+        if facts.crashes_between(broker, last.index, after.index).next().is_some() {
+            return after.offset >= on_disk(facts, broker, before, after.index);
         }
     }
     let since = last.at.saturating_sub(LATE_OWNER_NANOS);

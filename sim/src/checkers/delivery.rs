@@ -4,15 +4,13 @@ use crate::history::{History, NodeRef, QueueRef};
 
 use super::{
     Report,
+    commits::ON_DISK_NANOS,
     facts::{Delivery, Facts, group_of},
 };
 
 /// A new owner asks for the committed offset some time before its first delivery; commits seen within this time before
 /// a cause may not have been in the answer.
 const COMMIT_IN_FLIGHT_NANOS: u64 = 5_000_000_000;
-
-/// Committed offsets are written to disk every 5 s; a crash takes the broker back to the last writing.
-const COMMIT_ON_DISK_NANOS: u64 = 6_000_000_000;
 
 /// How long members may have different views of group and routes after a disturbance: a route is 30 s old at most, and
 /// a member looks at it every 20 s (`spec/client.md` 8.4).
@@ -98,6 +96,6 @@ fn committed_for_good(
     let node = history.nodes.get_index_of(&broker).map(|node| NodeRef(node as u32));
     let crash = node.and_then(|node| facts.crashes_between(node, 0, again.index).next()).map(|(_, at, _)| at);
     let bound = cause.saturating_sub(COMMIT_IN_FLIGHT_NANOS);
-    let bound = crash.map_or(bound, |crash| bound.min(crash.saturating_sub(COMMIT_ON_DISK_NANOS)));
+    let bound = crash.map_or(bound, |crash| bound.min(crash.saturating_sub(ON_DISK_NANOS)));
     (above.at < bound).then_some(above.index)
 }
