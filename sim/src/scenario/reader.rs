@@ -6,7 +6,7 @@ use std::{fmt, ops::Range, sync::Arc, time::Duration};
 use miette::{Diagnostic, LabeledSpan, NamedSource, SourceSpan};
 use toml::{
     Spanned,
-    de::{DeTable, DeValue},
+    de::{DeString, DeTable, DeValue},
 };
 
 use super::units::{self, Rate, Span};
@@ -134,10 +134,16 @@ impl<'a> Table<'a> {
         self.left.remove(key).map(|value| read(self.source, key, value)).transpose()
     }
 
-    /// The value of `key`.
+    /// The value of `key`. If a key that looks like it stands in its place, the error is about that one.
     pub fn required<T: Value>(&mut self, key: &'static str) -> Result<At<T>, ScenarioError> {
-        self.optional(key)?
-            .ok_or_else(|| self.source.error(&self.at, format!("{} lacks `{key}`, {}", self.name, T::EXPECTED)))
+        if let Some(found) = self.optional(key)? {
+            return Ok(found);
+        }
+        let misspelt = self.left.iter().find(|(written, _)| nearest(written.get_ref(), &[key]).is_some());
+        Err(match misspelt {
+            Some((written, _)) => self.unknown(written),
+            None => self.source.error(&self.at, format!("{} lacks `{key}`, {}", self.name, T::EXPECTED)),
+        })
     }
 
     /// The value of `key`, or `default` if it is not there.
@@ -179,13 +185,17 @@ impl<'a> Table<'a> {
 
     /// Refuses the first key that nobody asked for.
     pub fn finish(self) -> Result<(), ScenarioError> {
-        let Some((key, _)) = self.left.iter().min_by_key(|(key, _)| key.span().start) else { return Ok(()) };
+        let first = self.left.iter().min_by_key(|(key, _)| key.span().start);
+        first.map_or(Ok(()), |(key, _)| Err(self.unknown(key)))
+    }
+
+    fn unknown(&self, key: &Spanned<DeString<'_>>) -> ScenarioError {
         let name = key.get_ref();
         let error = self.source.error(&key.span(), format!("unknown key `{name}` in {}", self.name));
-        Err(match nearest(name, &self.asked) {
+        match nearest(name, &self.asked) {
             Some(near) => error.with_help(format!("did you mean `{near}`?")),
             None => error.with_help(format!("known keys: {}", self.asked.join(", "))),
-        })
+        }
     }
 
     fn as_table(&self, name: String, value: Spanned<DeValue<'a>>) -> Result<Table<'a>, ScenarioError> {

@@ -143,6 +143,11 @@ fn an_unknown_node_topic_or_group_is_named() {
 }
 
 #[test]
+fn a_misspelt_key_is_named_even_if_it_must_be_there() {
+    insta::assert_snapshot!(told("active = \"2m\"", "activ = \"2m\""), @"x.toml:4:1: unknown key `activ` in the file; did you mean `active`?");
+}
+
+#[test]
 fn a_fault_after_the_end_is_refused() {
     insta::assert_snapshot!(told("at   = \"30s\"", "at   = \"150s\""), @"x.toml:39:8: `at` is 150s, after the end of the active phase at 2m; move it earlier, or make `active` longer");
     insta::assert_snapshot!(told("at   = \"30s\"", "at   = \"100s..150s\""), @"x.toml:39:8: `at` is 150s, after the end of the active phase at 2m; move it earlier, or make `active` longer");
