@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, time::Duration};
 use crate::{
     history::{Event, MessageId},
     run::Finished,
-    scenario::{Fault, FaultKind, Load, Scenario, SendMode, When, units::print_time},
+    scenario::{Fault, FaultKind, Kind, Load, Scenario, SendMode, When, units::print_time},
     verdict::Judgement,
     workload::producer_number,
 };
@@ -20,8 +20,8 @@ const BEFORE: Duration = Duration::from_secs(4);
 /// The same for a power loss: a broker that does not flush before it acknowledges does so after at most 10 s.
 const BEFORE_POWER_LOSS: Duration = Duration::from_secs(14);
 
-/// How long after the end of a fault routes and connections may still be disturbed.
-const AFTER: Duration = Duration::from_secs(35);
+/// How long after the end of a fault a send may still be touched by it: a broker comes back, a disk is looked at again.
+const AFTER: Duration = Duration::from_secs(12);
 
 /// The fates, line by line.
 #[must_use]
@@ -95,8 +95,13 @@ fn fate(
     }
 }
 
-/// Whether a fault may touch a message that is sent at this time.
+/// Whether a fault may touch a message that is sent at this time. What befalls a name server or a consumer does not:
+/// routes are kept, and whoever takes over a queue finishes it.
 fn touches(scenario: &Scenario, fault: &Fault, at: Duration) -> bool {
+    let kind_of = |node: &str| scenario.nodes().into_iter().find(|(name, _)| name == node).map(|(_, kind)| kind);
+    if fault.kind.node().is_some_and(|node| matches!(kind_of(node), Some(Kind::Namesrv | Kind::Consumer))) {
+        return false;
+    }
     let When::At(begin) = fault.when else { return true };
     let before = if matches!(fault.kind, FaultKind::PowerLoss { .. }) { BEFORE_POWER_LOSS } else { BEFORE };
     let end = fault.lasts.map_or(scenario.active, |lasts| begin.most + lasts.most);

@@ -9,7 +9,6 @@ use sim::{
     history::{Event, HASH_VERSION, History},
     plan::Plan,
     run::Finished,
-    scenario::units::print_time,
     verdict::{Judgement, Verdict},
 };
 
@@ -138,9 +137,9 @@ impl Shown<'_> {
         lines.extend(wrap("faults   ", &faults(&self.run.history)));
         lines.push(format!("phases   {}", phases(&self.run.history)));
         lines.push(format!(
-            "time     {} virtual in {} ms real, {} polls",
-            print_time(Duration::from_millis(millis(self.run.elapsed))),
-            millis(self.real),
+            "time     {} virtual in {} real, {} polls",
+            at(u64::try_from(self.run.elapsed.as_nanos()).unwrap_or(u64::MAX)),
+            at(u64::try_from(self.real.as_nanos()).unwrap_or(u64::MAX)),
             self.run.polls
         ));
         lines.push(format!(

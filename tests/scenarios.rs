@@ -1,0 +1,172 @@
+//! The shipped scenarios on fixed seeds: what became of every message, as snapshots.
+//!
+//! Each seed runs in a process of its own, through the built binary. `STATICFIRE_SEED=N cargo test --workspace NAME`
+//! runs another seed instead and compares nothing, but the run must pass.
+
+use std::{
+    fmt::Write as _,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use serde_json::Value;
+
+/// The seeds that every change is tested on.
+const SEEDS: std::ops::Range<u64> = 0..8;
+
+/// How many processes at a time: the tests of this file run side by side as well.
+const JOBS: u64 = 2;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn staticfire() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_staticfire"));
+    command.current_dir(root());
+    command
+}
+
+fn scenario(name: &str) -> PathBuf {
+    PathBuf::from("scenarios/fast").join(format!("{name}.toml"))
+}
+
+/// Runs one seed; its result, and the exit code.
+fn run(file: &Path, seed: u64, more: &[&str]) -> (Value, Option<i32>) {
+    let output = staticfire()
+        .arg("run")
+        .arg(file)
+        .args(["--seed", &seed.to_string(), "--json"])
+        .args(more)
+        .output()
+        .expect("the binary was built");
+    let result = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|_| panic!("seed {seed} died: {}", String::from_utf8_lossy(&output.stderr)));
+    (result, output.status.code())
+}
+
+fn fates(result: &Value) -> String {
+    let lines = result["fates"].as_array().expect("fates are a list").iter().map(|line| line.as_str().unwrap());
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// The fates of all seeds, in the order of the seeds.
+fn fates_of_seeds(name: &str) -> Vec<(u64, String)> {
+    let next = AtomicU64::new(SEEDS.start);
+    let mut all: Vec<(u64, String)> = std::thread::scope(|scope| {
+        let worker = || {
+            let mut fates_here = Vec::new();
+            loop {
+                let seed = next.fetch_add(1, Ordering::Relaxed);
+                if seed >= SEEDS.end {
+                    break fates_here;
+                }
+                let (result, code) = run(&scenario(name), seed, &[]);
+                assert_eq!(code, Some(0), "{name} seed {seed}: {}", result["problems"]);
+                fates_here.push((seed, fates(&result)));
+            }
+        };
+        let workers: Vec<_> = (0..JOBS).map(|_| scope.spawn(worker)).collect();
+        workers.into_iter().flat_map(|worker| worker.join().expect("a seed failed")).collect()
+    });
+    all.sort_unstable_by_key(|(seed, _)| *seed);
+    all
+}
+
+fn keeps_its_fates(name: &str) {
+    if let Ok(seed) = std::env::var("STATICFIRE_SEED") {
+        let seed = seed.parse().expect("STATICFIRE_SEED is a number");
+        let (result, code) = run(&scenario(name), seed, &[]);
+        assert_eq!(code, Some(0), "{name} seed {seed}: {}", result["problems"]);
+        return;
+    }
+    let mut text = String::new();
+    for (seed, fates) in fates_of_seeds(name) {
+        writeln!(text, "=== seed {seed}\n{fates}").unwrap();
+    }
+    insta::assert_snapshot!(name, text);
+}
+
+macro_rules! scenarios {
+    ($($test:ident: $name:literal),* $(,)?) => {
+        $(#[test]
+        fn $test() {
+            keeps_its_fates($name);
+        })*
+
+        /// The scenarios that have a test.
+        const TESTED: &[&str] = &[$($name),*];
+    };
+}
+
+scenarios! {
+    broker_kill: "broker-kill",
+    disk_85_percent: "disk-85-percent",
+    namesrv_loss: "namesrv-loss",
+    offset_recovery_after_crash: "offset-recovery-after-crash",
+    partition_client_broker: "partition-client-broker",
+    power_loss_async_flush: "power-loss-async-flush",
+    power_loss_sync_flush: "power-loss-sync-flush",
+    rebalance_scale_out_and_in: "rebalance-scale-out-and-in",
+}
+
+#[test]
+fn every_fast_scenario_has_a_test() {
+    let files = std::fs::read_dir(root().join("scenarios/fast")).unwrap();
+    let mut names: Vec<String> =
+        files.map(|file| file.unwrap().path().file_stem().unwrap().to_string_lossy().into_owned()).collect();
+    names.sort();
+    assert_eq!(names, TESTED);
+}
+
+#[test]
+fn another_order_of_tasks_leaves_the_fates_as_they_are() {
+    let file = scenario("broker-kill");
+    let (first, _) = run(&file, 3, &[]);
+    for sched in ["1", "2", "3"] {
+        let (other, _) = run(&file, 3, &["--sched", sched]);
+        assert_ne!(other["hash"], first["hash"], "the order of tasks has no effect at all");
+        assert_eq!(fates(&other), fates(&first), "sched {sched}");
+    }
+}
+
+#[test]
+fn a_printed_plan_runs_as_the_same_run() {
+    let file = scenario("broker-kill");
+    let plan = staticfire().arg("plan").arg(&file).args(["--seed", "5"]).output().unwrap();
+    assert!(plan.status.success());
+    let folder = tempfile::tempdir().unwrap();
+    let printed = folder.path().join("broker-kill.toml");
+    std::fs::write(&printed, plan.stdout).unwrap();
+    let (first, _) = run(&file, 5, &[]);
+    let (again, _) = run(&printed, 5, &[]);
+    assert_eq!((&again["hash"], &again["side_hash"]), (&first["hash"], &first["side_hash"]));
+}
+
+#[test]
+fn a_run_replays_in_another_process_folder_and_environment_with_logging_on() {
+    let output = staticfire().args(["verify", "scenarios/fast/broker-kill.toml", "--seeds", "0..2"]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
+#[test]
+fn mistakes_in_a_scenario_are_one_message_each() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = std::fs::read_to_string(root().join(scenario("broker-kill"))).unwrap();
+    let told = |from: &str, to: &str| {
+        assert!(text.contains(from));
+        let file = folder.path().join("wrong.toml");
+        std::fs::write(&file, text.replacen(from, to, 1)).unwrap();
+        let output = staticfire().current_dir(folder.path()).args(["run", "wrong.toml"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        assert!(output.stdout.is_empty());
+        let error = String::from_utf8(output.stderr).unwrap();
+        error.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
+    };
+    insta::assert_snapshot!("a_misspelt_key", told("rate  ", "raet  "));
+    insta::assert_snapshot!("a_wrong_unit", told("\"12s..18s\"", "\"12s..18sec\""));
+    insta::assert_snapshot!("an_unknown_node", told("node = \"broker-a/0\"", "node = \"broker-c/0\""));
+    insta::assert_snapshot!("a_fault_after_the_end", told("\"28s..32s\"", "\"28s..62s\""));
+    insta::assert_snapshot!("an_unknown_setting", told("mappedFileSizeCommitLog", "mapedFileSizeCommitLog"));
+}
