@@ -50,6 +50,9 @@ pub(super) fn dup_deliver(facts: &Facts<'_>, history: &History) -> Report {
         report.opportunities += 1;
         let group = group_of(history.node(delivery.node));
         let Some(before) = last.insert((group, delivery.queue, delivery.offset), delivery) else { continue };
+        if before.message != delivery.message {
+            continue; // Its offset was given again, after the log had lost what stood there.
+        }
         let queue = history.queue(delivery.queue);
         let witness = vec![before.index, delivery.index];
         let Some(cause) = cause_between(facts, before, delivery) else {

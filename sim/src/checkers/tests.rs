@@ -210,6 +210,13 @@ fn what_takes_the_offset_of_a_consumed_and_lost_message_may_be_skipped() {
 }
 
 #[test]
+fn what_stands_where_a_consumed_message_was_lost_is_no_duplicate() {
+    let story = Story::of("ASYNC_FLUSH");
+    story.send(0, 0).consume(0, 0).later(100).down("broker-a/0", Down::PowerLoss).recover(0).send(1, 0).consume(1, 0);
+    assert_eq!(story.found(), []);
+}
+
+#[test]
 fn an_acknowledgement_that_arrives_after_the_crash_counts_for_the_life_before() {
     let story = Story::of("SYNC_FLUSH");
     story.invoke(0).append(0).flush(1).down("broker-a/0", Down::PowerLoss).ok(0, 0).recover(0);
