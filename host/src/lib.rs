@@ -7,6 +7,16 @@
 //! `Host::current()` is asked once, by a constructor, and the parts keep the cheap handle. A handle of a dead
 //! incarnation stays harmless: the machine behind it refuses every further operation.
 //!
+//! ```
+//! use staticfire_host::{Host, real};
+//!
+//! let greeting = real::run("example", |host| async move {
+//!     let task = host.spawn("greeter", async { format!("hello from {}", Host::current().node()) });
+//!     task.await.unwrap()
+//! });
+//! assert_eq!(greeting.unwrap(), "hello from example");
+//! ```
+//!
 //! This crate knows nothing of RocketMQ and nothing of any simulator. It owns all `unsafe` code of the workspace,
 //! in [`region`].
 
@@ -32,6 +42,18 @@ pub use tokio as __tokio;
 ///
 /// The syntax is that of `tokio::select!`. The order is fixed because a random one would differ between two runs of
 /// one seed; so the rare branches come first and the busy one last, or the busy one starves the others.
+///
+/// ```
+/// # staticfire_host::real::run("example", |host| async move {
+/// let (stop, mut stopped) = tokio::sync::watch::channel(false);
+/// stop.send(true).unwrap();
+/// let first = staticfire_host::select! {
+///     _ = stopped.changed() => "stopped",
+///     () = host.sleep(std::time::Duration::ZERO) => "slept",
+/// };
+/// assert_eq!(first, "stopped");
+/// # }).unwrap();
+/// ```
 #[macro_export]
 macro_rules! select {
     ($($branches:tt)*) => {

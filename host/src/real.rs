@@ -104,7 +104,8 @@ where
     }
 }
 
-/// The signals that ask a process to stop: resolves at the first SIGTERM or SIGINT after the call.
+/// The signals that ask a process to stop: resolves at the first SIGTERM or SIGINT after its first poll. From then on
+/// they do not end the process by themselves.
 ///
 /// # Errors
 /// If the handlers cannot be installed.

@@ -202,6 +202,43 @@ mod tests {
     }
 
     #[test]
+    fn readers_on_other_threads_see_what_was_written_before_it_was_handed_out() {
+        const RECORD: u64 = 100;
+        const COUNT: u64 = 2_000;
+        let region = Region::anonymous(RECORD * COUNT).unwrap();
+        let (send, received) = std::sync::mpsc::channel();
+        let writer = std::thread::spawn({
+            let region = region.clone();
+            move || {
+                for index in 0..COUNT {
+                    region.write(index * RECORD, &[index as u8; RECORD as usize]);
+                    send.send(region.slice(index * RECORD, (index + 1) * RECORD)).unwrap();
+                }
+            }
+        });
+        let mut held = Vec::new();
+        for (index, bytes) in received.iter().enumerate() {
+            region.with(0, RECORD * COUNT, |all| assert_eq!(all[index * RECORD as usize], index as u8));
+            held.push(bytes);
+        }
+        writer.join().unwrap();
+        drop(region);
+        for (index, bytes) in held.iter().enumerate() {
+            assert_eq!(bytes[..], [index as u8; RECORD as usize]);
+        }
+    }
+
+    #[test]
+    fn an_empty_region_cannot_be_made_and_empty_ranges_are_harmless() {
+        assert_eq!(Region::anonymous(0).unwrap_err().kind(), std::io::ErrorKind::InvalidInput);
+        let region = Region::anonymous(10).unwrap();
+        region.write(10, b"");
+        assert!(region.slice(10, 10).is_empty());
+        assert_eq!(region.frozen(), 10);
+        region.with(3, 3, |bytes| assert!(bytes.is_empty()));
+    }
+
+    #[test]
     fn a_file_and_its_region_share_bytes() {
         let mut path = tempfile::NamedTempFile::new().unwrap();
         std::io::Write::write_all(&mut path, &[0; 4096]).unwrap();

@@ -109,3 +109,18 @@ impl fmt::Debug for Sleep {
         write!(f, "Sleep until {:?}", self.deadline)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_never_overflow_and_never_go_below_zero() {
+        let end = Mono::from_nanos(u64::MAX);
+        assert_eq!(end + Duration::from_secs(1), end);
+        assert_eq!(Mono::default() + Duration::MAX, end);
+        assert_eq!(Mono::from_nanos(3) - Mono::from_nanos(5), Duration::ZERO);
+        assert_eq!(Mono::from_nanos(5).since(Mono::from_nanos(3)), Duration::from_nanos(2));
+        assert_eq!(format!("{:?}", Mono::from_nanos(1_500_000)), "1.5ms");
+    }
+}

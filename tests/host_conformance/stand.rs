@@ -388,10 +388,7 @@ fn a_timer_wakes_on_no_node_and_its_task_at_home() {
     simulate("a_timer_wakes_on_no_node_and_its_task_at_home", |stand, node| async move {
         let log = Log::default();
         let noted = Arc::clone(&log);
-        start(&stand, node, move |host| {
-            let sleep = Noting::new(&noted, async move { host.sleep(TICK / 2).await });
-            async move { sleep.await }
-        });
+        start(&stand, node, move |host| Noting::new(&noted, async move { host.sleep(TICK / 2).await }));
         stand.sleep(TICK).await;
         assert_eq!(*log.lock().unwrap(), [life("nobody", 0), life("node/0", 1)]);
     });
