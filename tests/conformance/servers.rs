@@ -1,0 +1,150 @@
+//! A name server and a broker as processes on loopback, with files below a folder of their own: staticfire's, or
+//! Apache's with the same configuration files.
+
+use std::fs::File;
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use crate::driver::Java;
+
+pub const BROKER_NAME: &str = "broker-a";
+
+/// Longest time a server may take to open its port, or to stop.
+const START_OR_STOP: Duration = Duration::from_secs(30);
+
+/// One name server and one broker. They end with it.
+pub struct Cluster {
+    java: &'static Java,
+    apache: bool,
+    folder: TempDir,
+    namesrv_port: u16,
+    broker_port: u16,
+    namesrv: Option<Child>,
+    broker: Option<Child>,
+}
+
+impl Cluster {
+    pub fn new(java: &'static Java) -> Cluster {
+        let apache = match std::env::var("STATICFIRE_CONFORMANCE").as_deref() {
+            Err(_) | Ok("staticfire") => false,
+            Ok("apache") => true,
+            Ok(other) => panic!("STATICFIRE_CONFORMANCE is `staticfire` or `apache`, not `{other}`"),
+        };
+        let [namesrv_port, broker_port, ha_port] = free_ports();
+        let folder = TempDir::with_prefix("staticfire-conformance-").unwrap();
+        let at = folder.path().display();
+        let namesrv = format!(
+            "listenPort={namesrv_port}\nbindAddress=127.0.0.1\nkvConfigPath={at}/namesrv/kvConfig.json\n\
+             configStorePath={at}/namesrv/namesrv.properties\n"
+        );
+        let broker = format!(
+            "brokerName={BROKER_NAME}\nbrokerClusterName=conformance\nbrokerId=0\nlistenPort={broker_port}\n\
+             bindAddress=127.0.0.1\nbrokerIP1=127.0.0.1\nbrokerIP2=127.0.0.1\nhaListenPort={ha_port}\n\
+             storePathRootDir={at}/store\nstorePathCommitLog={at}/store/commitlog\n\
+             mappedFileSizeCommitLog=4194304\nmappedFileSizeConsumeQueue=60000\nautoCreateTopicEnable=true\n"
+        );
+        std::fs::write(folder.path().join("namesrv.conf"), namesrv).unwrap();
+        std::fs::write(folder.path().join("broker.conf"), broker).unwrap();
+        Cluster { java, apache, folder, namesrv_port, broker_port, namesrv: None, broker: None }
+    }
+
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub fn namesrv_address(&self) -> String {
+        format!("127.0.0.1:{}", self.namesrv_port)
+    }
+
+    pub fn broker_address(&self) -> String {
+        format!("127.0.0.1:{}", self.broker_port)
+    }
+
+    pub fn start_namesrv(&mut self) {
+        let mut command = self.server("org.apache.rocketmq.namesrv.NamesrvStartup", "namesrv");
+        command.args(["-c", "namesrv.conf"]);
+        self.namesrv = Some(self.start(command, "namesrv", self.namesrv_port));
+    }
+
+    pub fn start_broker(&mut self) {
+        let mut command = self.server("org.apache.rocketmq.broker.BrokerStartup", "broker");
+        command.args(["-c", "broker.conf", "-n", &self.namesrv_address()]);
+        self.broker = Some(self.start(command, "broker", self.broker_port));
+    }
+
+    /// Asks the broker to stop, as an operator does, and waits until it has.
+    pub fn stop_broker(&mut self) {
+        let mut broker = self.broker.take().expect("a broker runs");
+        let asked = Command::new("kill").args(["-TERM", &broker.id().to_string()]).status().unwrap();
+        assert!(asked.success(), "kill -TERM: {asked}");
+        let began = Instant::now();
+        while broker.try_wait().unwrap().is_none() {
+            assert!(began.elapsed() < START_OR_STOP, "the broker does not stop\n{}", self.logs());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Ends the broker between two instructions, as `kill -9` does.
+    pub fn kill_broker(&mut self) {
+        let mut broker = self.broker.take().expect("a broker runs");
+        broker.kill().unwrap();
+        broker.wait().unwrap();
+    }
+
+    /// What the servers wrote, for the message of a test that failed.
+    pub fn logs(&self) -> String {
+        let read = |name: &str| std::fs::read_to_string(self.folder().join(name)).unwrap_or_default();
+        ["namesrv.log", "broker.log", "driver.log"]
+            .map(|name| format!("--- {name}\n{}", last_lines(&read(name))))
+            .concat()
+    }
+
+    fn server(&self, class: &str, role: &str) -> Command {
+        if self.apache {
+            return self.java.command(class, self.folder());
+        }
+        let mut command = Command::new(env!("CARGO_BIN_EXE_staticfire"));
+        command.arg(role).current_dir(self.folder());
+        command
+    }
+
+    fn start(&self, mut command: Command, role: &str, port: u16) -> Child {
+        let path = self.folder().join(format!("{role}.log"));
+        let log = File::options().create(true).append(true).open(path).unwrap();
+        let mut server = command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap();
+        let began = Instant::now();
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            let ended = server.try_wait().unwrap();
+            assert!(ended.is_none(), "the {role} ended with {ended:?}\n{}", self.logs());
+            assert!(began.elapsed() < START_OR_STOP, "the {role} does not open its port\n{}", self.logs());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        server
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        for server in [&mut self.broker, &mut self.namesrv].into_iter().flatten() {
+            // Already gone is as good.
+            server.kill().ok();
+            server.wait().ok();
+        }
+    }
+}
+
+/// Ports that nobody listens on now. Held together while they are chosen, so that they differ.
+fn free_ports<const N: usize>() -> [u16; N] {
+    let held: [TcpListener; N] = std::array::from_fn(|_| TcpListener::bind(("127.0.0.1", 0)).unwrap());
+    held.map(|listener| listener.local_addr().unwrap().port())
+}
+
+/// The end of a log, which is where the reason stands.
+fn last_lines(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(60)..].join("\n") + "\n"
+}
