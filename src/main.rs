@@ -3,6 +3,7 @@
 //! It knows arguments, output and exit codes, and no rule of RocketMQ. Without the feature `sim` it holds the servers
 //! only.
 
+mod bench;
 mod logs;
 mod servers;
 #[cfg(feature = "sim")]
@@ -14,6 +15,9 @@ use clap::{Parser, Subcommand};
 
 /// Every command's arguments are wrong: usage.
 const EXIT_USAGE: u8 = 2;
+
+/// What was asked for could not be done.
+const EXIT_FAILED: u8 = 1;
 
 #[derive(Parser)]
 #[command(name = "staticfire", version, about, max_term_width = 100, arg_required_else_help = true)]
@@ -27,6 +31,9 @@ enum Command {
     #[cfg(feature = "sim")]
     #[command(flatten)]
     Stand(stand::StandCommand),
+    /// Measure: without a command, simulated against real time
+    #[command(after_help = "Examples:\n  staticfire bench\n  staticfire bench broker")]
+    Bench(bench::BenchCommand),
     /// Serve as a RocketMQ name server
     #[command(after_help = "Example:\n  staticfire namesrv -c namesrv.conf")]
     Namesrv(servers::NamesrvArguments),
@@ -39,6 +46,7 @@ fn main() -> ExitCode {
     match Arguments::parse().command {
         #[cfg(feature = "sim")]
         Command::Stand(command) => stand::main(command),
+        Command::Bench(arguments) => bench::main(arguments),
         Command::Namesrv(arguments) => servers::namesrv(arguments),
         Command::Broker(arguments) => servers::broker(arguments),
     }

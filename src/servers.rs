@@ -7,13 +7,10 @@ use clap::Args;
 use namesrv::{Namesrv, NamesrvConfig};
 use remoting::settings::{Setting, WithoutEffect, read_properties};
 
-use crate::{complain, logs};
+use crate::{EXIT_FAILED, complain, logs};
 
 /// Whatever kept a server from starting or going on.
 type Failure = Box<dyn Error + Send + Sync>;
-
-/// A server could not start or go on.
-const EXIT_FAILED: u8 = 1;
 
 /// Arguments of `staticfire namesrv`.
 #[derive(Args)]

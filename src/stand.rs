@@ -43,9 +43,6 @@ pub enum StandCommand {
     /// Run the planted bugs, each of which must be caught (needs a build with --features mutants)
     #[command(after_help = "Example:\n  staticfire mutants scenarios/mutants")]
     Mutants(MutantsArguments),
-    /// Measure simulated against real time
-    #[command(after_help = "Example:\n  staticfire bench")]
-    Bench(BenchArguments),
 }
 
 /// Arguments of `staticfire run`.
@@ -135,8 +132,16 @@ pub fn main(command: StandCommand) -> ExitCode {
         StandCommand::Plan(arguments) => print_plan(&arguments),
         StandCommand::Verify(arguments) => verify::verify(&arguments),
         StandCommand::Mutants(arguments) => mutants::mutants(&arguments),
-        StandCommand::Bench(arguments) => bench::bench(&arguments),
     };
+    told(result)
+}
+
+/// Measures simulated against real time.
+pub fn bench(arguments: &BenchArguments) -> ExitCode {
+    told(bench::bench(arguments))
+}
+
+fn told(result: Result<Verdict, Problem>) -> ExitCode {
     match result {
         Ok(verdict) => ExitCode::from(verdict.exit_code()),
         Err(problem) => {
