@@ -228,6 +228,27 @@ fn every_mark_has_a_name_of_its_own() {
     assert!(wrong.is_empty(), "\n{wrong}");
 }
 
+#[test]
+fn every_scenario_has_its_seeds_in_ci() {
+    let listed = parse_toml(&root().join("scenarios/ci.toml"));
+    let listed = listed["seeds"].as_table().expect("a table of file names");
+    let mut wrong = String::new();
+    for folder in ["fast", "slow", "rare", "regressions"] {
+        for file in files_below(&root().join("scenarios").join(folder)) {
+            let name = file.strip_prefix(root()).unwrap().display().to_string();
+            if !listed.contains_key(&name) {
+                writeln!(wrong, "scenarios/ci.toml: `{name}` is missing").unwrap();
+            }
+        }
+    }
+    for (name, seeds) in listed {
+        if !root().join(name).is_file() || seeds.as_integer().is_none_or(|seeds| seeds < 1) {
+            writeln!(wrong, "scenarios/ci.toml: `{name}` is no scenario, or has no seeds").unwrap();
+        }
+    }
+    assert!(wrong.is_empty(), "\n{wrong}");
+}
+
 /// One Rust file: its path, and its lines up to the module of its unit tests.
 struct Source {
     path: PathBuf,
@@ -251,27 +272,6 @@ struct Function {
     name: String,
     line: usize,
     lines: usize,
-}
-
-#[test]
-fn every_scenario_has_its_seeds_in_ci() {
-    let listed = parse_toml(&root().join("scenarios/ci.toml"));
-    let listed = listed["seeds"].as_table().expect("a table of file names");
-    let mut wrong = String::new();
-    for folder in ["fast", "slow", "rare", "regressions"] {
-        for file in files_below(&root().join("scenarios").join(folder)) {
-            let name = file.strip_prefix(root()).unwrap().display().to_string();
-            if !listed.contains_key(&name) {
-                writeln!(wrong, "scenarios/ci.toml: `{name}` is missing").unwrap();
-            }
-        }
-    }
-    for (name, seeds) in listed {
-        if !root().join(name).is_file() || seeds.as_integer().is_none_or(|seeds| seeds < 1) {
-            writeln!(wrong, "scenarios/ci.toml: `{name}` is no scenario, or has no seeds").unwrap();
-        }
-    }
-    assert!(wrong.is_empty(), "\n{wrong}");
 }
 
 /// The functions of formatted code. A function ends at the first closing brace that is indented like its first line.
