@@ -33,7 +33,13 @@ const READ_BYTES: usize = 256 * 1024;
 ///
 /// # Errors
 /// The server is not there, goes away, is silent, or answers anything but success.
-pub fn run(server: SocketAddr, form: Form, body_bytes: usize, shape: Shape, time: Duration) -> Result<Outcome, BoxError> {
+pub fn run(
+    server: SocketAddr,
+    form: Form,
+    body_bytes: usize,
+    shape: Shape,
+    time: Duration,
+) -> Result<Outcome, BoxError> {
     let begin = Instant::now() + time / 4;
     let end = begin + time;
     let connections = (0..shape.connections).map(|number| {
