@@ -363,7 +363,7 @@ impl ConsumeQueue {
             }
         };
         let last = self.slots(last_slot, 1)?.first().copied().flatten();
-        if !last.is_some_and(|entry| entry.phy.0 < log_start) {
+        if last.is_none_or(|entry| entry.phy.0 >= log_start) {
             return Ok(None);
         }
         let (removed, change) = {
