@@ -5,7 +5,6 @@ mod support;
 
 use std::{
     fs,
-    os::unix::fs::FileExt,
     path::{Path, PathBuf},
 };
 
@@ -55,7 +54,9 @@ fn log_file(dir: &Path, index: u64) -> PathBuf {
 }
 
 fn write_at(path: &Path, at: u64, bytes: &[u8]) {
-    fs::File::options().write(true).open(path).unwrap().write_all_at(bytes, at).unwrap();
+    let mut content = fs::read(path).unwrap();
+    content[at as usize..at as usize + bytes.len()].copy_from_slice(bytes);
+    fs::write(path, content).unwrap();
 }
 
 #[test]
