@@ -1,0 +1,292 @@
+//! The store alone on a simulated disk: killed, without power, and without space, under many seeds.
+#![cfg(feature = "sim")]
+
+use std::{
+    future::Future,
+    net::Ipv4Addr,
+    pin::Pin,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use host::Host;
+use message::{Draft, PhyOffset, QueueOffset, StoredMessage, SysFlag};
+use sim::{
+    seed::Seeds,
+    stand::{Ended, NodeId, NodeSpec, Observer, Place, Stand, StandConfig, StopSignal, run},
+};
+use store::{FlushDiskType, Flushed, GetRequest, PutError, Store, StoreConfig, WriteBlock};
+
+const SEEDS: std::ops::Range<u64> = 0..4;
+const QUEUES: u32 = 3;
+
+/// What outlives the lives of the node.
+#[derive(Default)]
+struct Shared {
+    /// Acknowledged messages: position, queue, offset, number.
+    acked: Mutex<Vec<(PhyOffset, u32, QueueOffset, u64)>>,
+    /// Why a life ended before its time.
+    errors: Mutex<Vec<String>>,
+    number: Mutex<u64>,
+}
+
+impl Observer for Shared {
+    fn panicked(&self, _: &Stand, place: &Place, task: &'static str, message: &str) {
+        self.errors.lock().unwrap().push(format!("life {} panicked in {task}: {message}", place.incarnation));
+    }
+
+    fn exited(&self, _: &Stand, place: &Place, result: &Result<(), String>) {
+        if let Err(error) = result {
+            self.errors.lock().unwrap().push(format!("life {}: {error}", place.incarnation));
+        }
+    }
+}
+
+impl Shared {
+    fn next_number(&self) -> u64 {
+        let mut number = self.number.lock().unwrap();
+        *number += 1;
+        *number
+    }
+}
+
+fn config(flush: FlushDiskType) -> StoreConfig {
+    StoreConfig {
+        commit_log_file_bytes: 64 << 10,
+        consume_queue_file_bytes: 4000,
+        flush_disk_type: flush,
+        clean_interval: Duration::from_secs(1),
+        queue_flush_thorough_interval: Duration::from_secs(3),
+        ..StoreConfig::new("/store")
+    }
+}
+
+async fn put(store: &Store, shared: &Shared, body_bytes: usize) -> Result<(), PutError> {
+    let number = shared.next_number();
+    let queue_id = number as u32 % QUEUES;
+    let body = format!("{number:08} {}", "x".repeat(body_bytes));
+    let draft = Draft {
+        topic: "orders",
+        queue_id,
+        flag: 0,
+        sys_flag: SysFlag(0),
+        born_ms: 1,
+        born_host: "10.0.0.9:50000".parse().unwrap(),
+        store_host: "10.0.0.1:10911".parse().unwrap(),
+        reconsume_times: 0,
+        prepared_phy: PhyOffset(0),
+        body: body.as_bytes(),
+        properties: "TAGS\u{1}paid\u{2}",
+    };
+    let put = store.put_when_ready(&draft).await?;
+    if store.durability(put.end()).await == Flushed::Done {
+        shared.acked.lock().unwrap().push((put.phy, queue_id, put.queue_offset, number));
+    }
+    Ok(())
+}
+
+fn read(store: &Store, queue_id: u32, offset: QueueOffset) -> Vec<StoredMessage> {
+    let result =
+        store.get(&GetRequest { topic: "orders", queue_id, offset, max_count: 32, max_bytes: 1 << 20, filter: None });
+    result.records.into_iter().flat_map(|records| StoredMessage::decode_all(records).unwrap()).collect()
+}
+
+/// Queues are dense, and every acknowledged message that was not deleted stands where it was answered.
+fn check(store: &Store, shared: &Shared) -> Result<(), String> {
+    for queue_id in 0..QUEUES {
+        let mut next = store.min_offset("orders", queue_id);
+        let max = store.max_offset("orders", queue_id);
+        while next < max {
+            let messages = read(store, queue_id, next);
+            if next == store.min_offset("orders", queue_id) {
+                // Files may just be going, and the minimum follows a moment later.
+                next = messages.first().map_or(next, |message| message.queue_offset);
+            }
+            for message in &messages {
+                if message.queue_offset != next {
+                    return Err(format!("queue {queue_id} has {:?} at {next:?}", message.queue_offset));
+                }
+                next.0 += 1;
+            }
+            if messages.is_empty() {
+                return Err(format!("queue {queue_id} has nothing at {next:?} of {max:?}"));
+            }
+        }
+    }
+    for &(phy, queue_id, offset, number) in &*shared.acked.lock().unwrap() {
+        if phy < store.min_phy() {
+            continue;
+        }
+        let found = read(store, queue_id, offset).into_iter().next();
+        let right = found.as_ref().is_some_and(|message| {
+            message.phy == phy && message.message.body.starts_with(format!("{number:08} ").as_bytes())
+        });
+        if !right {
+            return Err(format!("message {number} is not at {phy:?}, queue {queue_id} {offset:?}: {found:?}"));
+        }
+    }
+    Ok(())
+}
+
+async fn settle(host: &Host, store: &Store) {
+    while store.dispatch_behind_bytes() > 0 {
+        host.sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// One life: open, compare with what was acknowledged, write until asked to stop, close.
+fn life(
+    shared: &Arc<Shared>,
+    flush: FlushDiskType,
+) -> impl Fn(Host, StopSignal) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send>> + Send + Sync + use<> {
+    let shared = Arc::clone(shared);
+    move |host, stop| {
+        let shared = Arc::clone(&shared);
+        Box::pin(async move {
+            let store = Store::open(config(flush)).await.map_err(|error| error.to_string())?;
+            if flush == FlushDiskType::Sync {
+                check(&store, &shared)?;
+            }
+            let mut rng = host.rng("life");
+            loop {
+                host::select! {
+                    () = stop.requested() => break,
+                    result = put(&store, &shared, rng.below(900) as usize) => {
+                        // Refused: try again later, like a producer.
+                        if result.is_err() {
+                            host.sleep(Duration::from_millis(200)).await;
+                        }
+                    }
+                }
+                if rng.below(2) == 0 {
+                    host.sleep(Duration::from_millis(rng.below(12))).await;
+                }
+            }
+            settle(&host, &store).await;
+            store.shutdown().await.map_err(|error| error.to_string())
+        })
+    }
+}
+
+/// Runs a stand with one node, and fails if any life went wrong.
+fn on_stand<F: Future<Output = ()> + 'static>(
+    seed: u64,
+    shared: &Arc<Shared>,
+    disk_bytes: u64,
+    supervisor: impl FnOnce(Stand, NodeId) -> F + Send + 'static,
+) {
+    let config = StandConfig::new(Seeds::from_root(seed));
+    let observer: Arc<dyn Observer> = Arc::<Shared>::clone(shared);
+    let run = run(config, observer, move |stand| async move {
+        let spec = NodeSpec { disk_bytes, ..NodeSpec::new("broker-a/0", Ipv4Addr::new(10, 0, 0, 1)) };
+        let node = stand.add_node(spec).unwrap();
+        supervisor(stand, node).await;
+    });
+    let errors = shared.errors.lock().unwrap();
+    assert!(errors.is_empty(), "seed {seed}: {errors:?}");
+    assert_eq!(run.ended, Ended::Finished(()), "seed {seed}");
+}
+
+#[test]
+fn under_sync_flush_nothing_acknowledged_is_lost() {
+    for seed in SEEDS {
+        let shared = Arc::new(Shared::default());
+        let program = life(&shared, FlushDiskType::Sync);
+        on_stand(seed, &shared, 64 << 20, move |stand, node| async move {
+            stand.start(node, program);
+            for round in 0..8 {
+                stand.sleep(Duration::from_millis(300 + 700 * ((seed + round) % 7))).await;
+                match (seed + round) % 4 {
+                    0 => stand.kill(node),
+                    1 => drop(stand.stop(node, Duration::from_secs(10)).await),
+                    _ => drop(stand.power_loss(&[node], None, round)),
+                }
+                stand.sleep(Duration::from_millis(50)).await;
+                stand.restart(node);
+            }
+            stand.sleep(Duration::from_secs(2)).await;
+            stand.stop(node, Duration::from_secs(10)).await;
+        });
+        assert!(shared.acked.lock().unwrap().len() > 300, "seed {seed}: {}", shared.acked.lock().unwrap().len());
+    }
+}
+
+#[test]
+fn power_lost_during_recovery_changes_nothing() {
+    for seed in SEEDS {
+        let shared = Arc::new(Shared::default());
+        let program = life(&shared, FlushDiskType::Sync);
+        on_stand(seed, &shared, 64 << 20, move |stand, node| async move {
+            stand.start(node, program);
+            stand.sleep(Duration::from_secs(1)).await;
+            for round in 0..15 {
+                stand.power_loss(&[node], None, round);
+                stand.restart(node);
+                stand.sleep(Duration::from_millis(1 + 3 * ((seed + round * 5) % 13))).await;
+            }
+            stand.sleep(Duration::from_secs(2)).await;
+            stand.stop(node, Duration::from_secs(10)).await;
+        });
+    }
+}
+
+#[test]
+fn a_full_disk_refuses_writes_and_takes_them_again() {
+    for seed in SEEDS {
+        let shared = Arc::new(Shared::default());
+        let told = Arc::clone(&shared);
+        let program = move |host: Host, stop: StopSignal| {
+            let shared = Arc::clone(&told);
+            async move {
+                let store = Store::open(config(FlushDiskType::Sync)).await.map_err(|error| error.to_string())?;
+                let mut refused = 0;
+                let mut taken_after_that = 0;
+                loop {
+                    host::select! {
+                        () = stop.requested() => break,
+                        () = host.sleep(Duration::from_millis(10)) => {}
+                    }
+                    match put(&store, &shared, 3000).await {
+                        Ok(()) => taken_after_that += u32::from(refused > 0),
+                        Err(PutError::Blocked(WriteBlock::DiskFull { .. } | WriteBlock::QueuesFailing)) => refused += 1,
+                        Err(PutError::CreateFile) => refused += 1,
+                        Err(error) => return Err(error.to_string()),
+                    }
+                }
+                settle(&host, &store).await;
+                store.shutdown().await.map_err(|error| error.to_string())?;
+                check(&store, &shared)?;
+                if refused == 0 || taken_after_that == 0 {
+                    return Err(format!("{refused} refused, {taken_after_that} taken after that"));
+                }
+                Ok(())
+            }
+        };
+        on_stand(seed, &shared, 8 << 20, move |stand, node| async move {
+            stand.start(node, program);
+            for percent in [20, 95, 40, 100, 30] {
+                stand.disk(node).fill_percent(percent);
+                stand.sleep(Duration::from_secs(70)).await;
+            }
+            stand.stop(node, Duration::from_secs(10)).await;
+        });
+    }
+}
+
+#[test]
+fn under_async_flush_a_loss_of_power_takes_a_tail_and_no_more() {
+    for seed in SEEDS {
+        let shared = Arc::new(Shared::default());
+        let program = life(&shared, FlushDiskType::Async);
+        on_stand(seed, &shared, 64 << 20, move |stand, node| async move {
+            stand.start(node, program);
+            for round in 0..4 {
+                stand.sleep(Duration::from_millis(1500)).await;
+                stand.power_loss(&[node], None, round);
+                stand.restart(node);
+            }
+            stand.sleep(Duration::from_secs(1)).await;
+            stand.stop(node, Duration::from_secs(10)).await;
+        });
+    }
+}
