@@ -175,16 +175,24 @@ fn on_stand<F: Future<Output = ()> + 'static>(
     disk_bytes: u64,
     supervisor: impl FnOnce(Stand, NodeId) -> F + Send + 'static,
 ) {
-    let config = StandConfig::new(Seeds::from_root(seed));
+    simulate(StandConfig::new(Seeds::from_root(seed)), shared, disk_bytes, supervisor);
+    let errors = shared.errors.lock().unwrap();
+    assert!(errors.is_empty(), "seed {seed}: {errors:?}");
+}
+
+fn simulate<F: Future<Output = ()> + 'static>(
+    config: StandConfig,
+    shared: &Arc<Shared>,
+    disk_bytes: u64,
+    supervisor: impl FnOnce(Stand, NodeId) -> F + Send + 'static,
+) {
     let observer: Arc<dyn Observer> = Arc::<Shared>::clone(shared);
     let run = run(config, observer, move |stand| async move {
         let spec = NodeSpec { disk_bytes, ..NodeSpec::new("broker-a/0", Ipv4Addr::new(10, 0, 0, 1)) };
         let node = stand.add_node(spec).unwrap();
         supervisor(stand, node).await;
     });
-    let errors = shared.errors.lock().unwrap();
-    assert!(errors.is_empty(), "seed {seed}: {errors:?}");
-    assert_eq!(run.ended, Ended::Finished(()), "seed {seed}");
+    assert_eq!(run.ended, Ended::Finished(()));
 }
 
 #[test]
@@ -288,5 +296,30 @@ fn under_async_flush_a_loss_of_power_takes_a_tail_and_no_more() {
             stand.sleep(Duration::from_secs(1)).await;
             stand.stop(node, Duration::from_secs(10)).await;
         });
+    }
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn planted_bugs_lose_acknowledged_messages() {
+    for mutant in ["ack-before-flush", "flush-without-msync", "recovery-truncates-one-too-many"] {
+        let caught = SEEDS.into_iter().any(|seed| {
+            let shared = Arc::new(Shared::default());
+            let program = life(&shared, FlushDiskType::Sync);
+            let mut config = StandConfig::new(Seeds::from_root(seed));
+            config.mutants.insert(mutant.to_owned());
+            simulate(config, &shared, 64 << 20, move |stand, node| async move {
+                stand.start(node, program);
+                for round in 0..4 {
+                    stand.sleep(Duration::from_millis(700)).await;
+                    stand.power_loss(&[node], None, round);
+                    stand.restart(node);
+                }
+                stand.sleep(Duration::from_millis(700)).await;
+            });
+            let errors = shared.errors.lock().unwrap();
+            errors.iter().any(|error| error.contains("is not at"))
+        });
+        assert!(caught, "{mutant}");
     }
 }

@@ -4,7 +4,7 @@
 pub const KEYS: &str = "KEYS";
 /// The tag of the message.
 pub const TAGS: &str = "TAGS";
-/// `false`: the sender does not wait for flush and replication. Absent means true; never stored.
+/// `false`: the sender does not wait for flush and replication. Absent means true.
 pub const WAIT_STORE: &str = "WAIT";
 /// Delay level, from 1.
 pub const DELAY_LEVEL: &str = "DELAY";

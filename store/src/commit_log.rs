@@ -127,7 +127,7 @@ impl CommitLog {
             return Err(WriteBlock::Stopped.into());
         }
         let active = tail.file_for(self, total)?;
-        let store_ms = self.host.wall_ms();
+        let store_ms = self.host.wall_ms().max(1); // Recovery takes a time of 0 for damage, whatever the clock says.
         for entry in entries {
             let queue_offset =
                 QueueOffset(if entry.counts { tail.take_offset(entry.topic, entry.queue_id) } else { 0 });

@@ -17,7 +17,7 @@ use host::{
 use serde::{Serialize, de::DeserializeOwned};
 use tracing::warn;
 
-use crate::{StoreError, store::make_dir};
+use crate::{StoreError, dirs::make_dir};
 
 /// One JSON file and its backup `<file>.bak`. One owner at a time.
 #[derive(Debug, Clone)]
@@ -74,7 +74,9 @@ impl ConfigFile {
             .map_err(|error| StoreError::ConfigFile { path: self.path.clone(), reason: error.to_string() })?;
         let dir = self.path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
         // The first save of a store makes the directory: a power loss must not take its name away again.
-        make_dir(&self.files, dir).await?;
+        if !self.files.exists(dir).await.map_err(StoreError::io("look at", dir))? {
+            make_dir(&self.files, dir).await.map_err(StoreError::io("create", dir))?;
+        }
         let new = self.beside("tmp");
         self.write(&new, &text).await.map_err(StoreError::io("write", &new))?;
         self.keep_backup().await?;

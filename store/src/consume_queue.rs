@@ -91,13 +91,15 @@ impl ConsumeQueue {
     }
 
     /// Opens files that were found. What is valid in them is decided later, by [`cut`](ConsumeQueue::cut).
-    pub(crate) async fn attach(&self, files: &Files, found: Vec<FoundFile>) -> io::Result<()> {
+    /// If `names_durable`, the last owner has synced their names.
+    pub(crate) async fn attach(&self, files: &Files, found: Vec<FoundFile>, names_durable: bool) -> io::Result<()> {
         for FoundFile { start, path } in found {
             let file = files.open(&path, OpenOptions::WRITE).await?;
             let mut state = self.lock();
             state.files.push_back(QueueFile { start, file, path, dirty_bytes: 0 });
             state.min = state.first_entry();
             state.max = state.first_entry();
+            state.names_dirty = !names_durable;
         }
         Ok(())
     }

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Page by which dirty bytes are counted.
-const PAGE_BYTES: u64 = 4096;
+pub(crate) const PAGE_BYTES: u64 = 4096;
 
 /// Those who wait for the disk, in the order of their deadlines. One sync serves all that it covers.
 pub(crate) struct GroupCommit {

@@ -16,6 +16,7 @@ mod commit_log;
 mod config;
 pub mod config_file;
 mod consume_queue;
+mod dirs;
 mod dispatch;
 mod entry;
 mod error;

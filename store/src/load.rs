@@ -68,11 +68,11 @@ pub(crate) async fn load_log(files: &Files, dir: &Path, file_bytes: u64) -> Resu
 }
 
 /// Opens the files of all consume queues and returns those that must go: no file of a queue may lie behind a hole or
-/// have another length.
+/// have another length. Without a clean exit the names of files count as not durable.
 ///
 /// # Errors
 /// Every file has another length than the settings say; a store of another kind; I/O errors.
-pub(crate) async fn load_queues(queues: &ConsumeQueues) -> Result<Vec<PathBuf>, StoreError> {
+pub(crate) async fn load_queues(queues: &ConsumeQueues, clean: bool) -> Result<Vec<PathBuf>, StoreError> {
     let files = queues.files();
     let mut damaged = Vec::new();
     let mut wrong: Option<(PathBuf, u64)> = None;
@@ -108,7 +108,7 @@ pub(crate) async fn load_queues(queues: &ConsumeQueues) -> Result<Vec<PathBuf>, 
             damaged.extend(holes.iter().map(|name| dir.join(name)));
             let good = starts.into_iter().map(|start| FoundFile { start, path: dir.join(file_name(start)) }).collect();
             let queue = queues.find_or_make(&topic.name, queue_id);
-            queue.attach(files, good).await.map_err(StoreError::io("open", &dir))?;
+            queue.attach(files, good, clean).await.map_err(StoreError::io("open", &dir))?;
         }
     }
     match wrong {

@@ -335,6 +335,9 @@ impl Recovery<'_> {
         if let Some(last) = self.log.segments.last() {
             last.reserve(self.files).await.map_err(StoreError::io("reserve space for", &last.path))?;
         }
+        if let Some(dir) = self.log.segments.first().and_then(|file| file.path.parent()) {
+            self.files.sync_dir(dir).await.map_err(StoreError::io("sync", dir))?;
+        }
         let durable = self.checkpoint.known.map_or(0, |known| known.flushed);
         for file in self.log.segments.iter().filter(|file| file.end() > durable) {
             let (from, to) = (durable.max(file.start), scan.end.min(file.end()));

@@ -1,7 +1,6 @@
 //! The store of one broker: opening, writing, closing. Reading is in [`crate::get`].
 
 use std::{
-    io,
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, PoisonError,
@@ -10,20 +9,21 @@ use std::{
     time::Duration,
 };
 
-use host::{Host, fs::Files};
+use host::Host;
 use message::{Draft, PROPERTIES_MAX_BYTES, PhyOffset, Properties, RecordError, SysFlag, Transaction, validate_topic};
 use tokio::sync::Notify;
 use tracing::warn;
 
 use crate::{
     BatchPut, Durability, FlushDiskType, Flushed, Put, PutError, StoreConfig, StoreError, WriteBlock,
-    checkpoint::{Checkpoint, FlushedMark, Known},
+    checkpoint::{Base, Checkpoint, FlushedMark, Known},
     checkpointer::{Checkpointer, QueuePace},
-    commit_log::{CommitLog, Entry},
+    commit_log::{CommitLog, Entry, LogState},
     consume_queue::ConsumeQueue,
+    dirs::make_dir,
     dispatch::{Bound, Dispatcher},
     entry::CqEntry,
-    flush::{FlushPace, Flusher, GroupCommit},
+    flush::{FlushPace, Flusher, GroupCommit, PAGE_BYTES},
     follow::takes_offset,
     gate::Gate,
     load::{check_config, load_log, load_queues},
@@ -87,7 +87,7 @@ impl Store {
         let host = Host::current();
         let files = host.files();
         let root = config.root.clone();
-        make_dir(&files, &root).await?;
+        make_dir(&files, &root).await.map_err(StoreError::io("create", &root))?;
         let lock = Lock::take(&files, &root).await?;
         let abort = AbortFile::new(&host, &root);
         let clean = !abort.exists().await?;
@@ -95,12 +95,12 @@ impl Store {
         let queue_bytes = config.consume_queue_file_bytes.next_multiple_of(CqEntry::SIZE_BYTES);
         let queues = Arc::new(ConsumeQueues::new(files.clone(), root.join("consumequeue"), queue_bytes));
         let found_log = load_log(&files, &log_dir, config.commit_log_file_bytes).await?;
-        let damaged_queue_files = load_queues(&queues).await?;
+        let damaged_queue_files = load_queues(&queues, clean).await?;
         let checkpoint_path = root.join("checkpoint");
         let found =
             Checkpoint::read(&files, &checkpoint_path).await.map_err(StoreError::io("read", &checkpoint_path))?;
         for dir in [&log_dir, queues.root()] {
-            make_dir(&files, dir).await?;
+            make_dir(&files, dir).await.map_err(StoreError::io("create", dir))?;
         }
         let recovery = Recovery {
             files: &files,
@@ -113,12 +113,29 @@ impl Store {
         };
         let state = recovery.run().await?;
         abort.create().await?;
-        let checkpoint =
-            Checkpoint::open(&files, &checkpoint_path).await.map_err(StoreError::io("open", &checkpoint_path))?;
-        let flushed = Arc::new(FlushedMark::new(state.end, state.last_store_ms));
-        let log = Arc::new(CommitLog::new(&host, log_dir.clone(), config.commit_log_file_bytes, state));
-        let parts = Parts { host, config, log, queues, flushed, log_dir };
-        parts.start(checkpoint, found.base, abort, lock).await
+        let parts = Parts::new(host, config, log_dir, queues, state);
+        let checkpointer = parts.checkpointer(&checkpoint_path, found.base).await?;
+        parts.disk.look();
+        // A new store has its first file from the start. If it cannot be made, the file maker goes on trying.
+        if let Err(error) = parts.log.make_spare().await {
+            warn!(error = &error as &dyn std::error::Error, "the first log file cannot be made");
+        }
+        let running = parts.start(checkpointer, lock);
+        let Parts { host, config, log, queues, gate, group, disk, dispatch, ended_clean, bound, .. } = parts;
+        Ok(Store {
+            host,
+            config,
+            log,
+            queues,
+            gate,
+            bound,
+            group,
+            dispatch,
+            disk,
+            abort,
+            ended_clean,
+            running: Mutex::new(Some(running)),
+        })
     }
 
     // ---- writing ----
@@ -323,116 +340,114 @@ struct Parts {
     log: Arc<CommitLog>,
     queues: Arc<ConsumeQueues>,
     flushed: Arc<FlushedMark>,
-    log_dir: PathBuf,
+    gate: Arc<Gate>,
+    group: Arc<GroupCommit>,
+    disk: Arc<DiskWatch>,
+    dispatch: Arc<Notify>,
+    ended_clean: Arc<AtomicBool>,
+    bound: Bound,
 }
 
 impl Parts {
-    /// Writes the first checkpoint of this life and starts the tasks.
-    async fn start(
-        self,
-        mut checkpoint: Checkpoint,
-        base: crate::checkpoint::Base,
-        abort: AbortFile,
-        lock: Lock,
-    ) -> Result<Store, StoreError> {
-        let Parts { host, config, log, queues, flushed, log_dir } = self;
-        let durable = queues.mark();
-        let base = crate::checkpoint::Base { physic_ms: durable.store_ms, logics_ms: durable.store_ms, ..base };
+    fn new(host: Host, config: StoreConfig, log_dir: PathBuf, queues: Arc<ConsumeQueues>, state: LogState) -> Parts {
+        let flushed = Arc::new(FlushedMark::new(state.end, state.last_store_ms));
+        let log = Arc::new(CommitLog::new(&host, log_dir.clone(), config.commit_log_file_bytes, state));
+        let gate = Arc::new(Gate::default());
+        let group = Arc::new(GroupCommit::new(&host, Arc::clone(&log), Arc::clone(&gate), &config));
+        let disk = Arc::new(DiskWatch::new(host.files(), log_dir, Arc::clone(&gate), &config));
+        let hides_unflushed = config.flush_disk_type == FlushDiskType::Sync && !config.read_uncommitted;
+        Parts {
+            host,
+            config,
+            log,
+            queues,
+            flushed,
+            gate,
+            group,
+            disk,
+            dispatch: Arc::default(),
+            ended_clean: Arc::default(),
+            bound: if hides_unflushed { Bound::Flushed } else { Bound::Written },
+        }
+    }
+
+    /// Starts the tasks.
+    fn start(&self, checkpointer: Checkpointer, lock: Lock) -> Running {
+        let host = &self.host;
+        let flusher = Flusher {
+            host: host.clone(),
+            log: Arc::clone(&self.log),
+            gate: Arc::clone(&self.gate),
+            group: Arc::clone(&self.group),
+            dispatch: Arc::clone(&self.dispatch),
+            checkpoint: Arc::clone(&self.queues.changed),
+            flushed: Arc::clone(&self.flushed),
+        };
+        let dispatcher = Dispatcher {
+            host: host.clone(),
+            log: Arc::clone(&self.log),
+            queues: Arc::clone(&self.queues),
+            gate: Arc::clone(&self.gate),
+            delays: self.config.delay_levels.clone(),
+            bound: self.bound,
+            wake: Arc::clone(&self.dispatch),
+            change: 0,
+        };
+        let cleaner = Cleaner {
+            host: host.clone(),
+            config: self.config.clone(),
+            log: Arc::clone(&self.log),
+            queues: Arc::clone(&self.queues),
+            disk: Arc::clone(&self.disk),
+        };
+        let pace = FlushPace {
+            interval: self.config.flush_interval,
+            least_pages: self.config.flush_least_pages,
+            thorough_interval: self.config.flush_thorough_interval,
+        };
+        Running {
+            cleaner: Worker::start(host, "store-cleaner", |stop| cleaner.run(stop)),
+            file_maker: Worker::start(host, "store-file-maker", |stop| {
+                make_files(host.clone(), Arc::clone(&self.log), Arc::clone(&self.disk), stop)
+            }),
+            flusher: match self.config.flush_disk_type {
+                FlushDiskType::Sync => Worker::start(host, "store-flusher", |stop| flusher.run_sync(stop)),
+                FlushDiskType::Async => Worker::start(host, "store-flusher", |stop| flusher.run_async(stop, pace)),
+            },
+            dispatcher: Worker::start(host, "store-dispatcher", |stop| dispatcher.run(stop)),
+            checkpointer: Worker::start(host, "store-checkpointer", |stop| checkpointer.run(stop)),
+            lock,
+        }
+    }
+
+    /// Writes the first checkpoint of this life, from which a crash right now would recover.
+    async fn checkpointer(&self, path: &Path, found: Base) -> Result<Checkpointer, StoreError> {
+        let mut checkpoint = Checkpoint::open(&self.host.files(), path).await.map_err(StoreError::io("open", path))?;
+        let durable = self.queues.mark();
+        let base = Base { physic_ms: durable.store_ms, logics_ms: durable.store_ms, ..found };
         let known = Known {
-            flushed: log.flushed(),
+            flushed: self.log.flushed(),
             queues_durable: durable.phy,
             fingerprint: durable.fingerprint,
             clean: false,
         };
-        // A new store has its first file from the start. If it cannot be made, the file maker goes on trying.
-        if let Err(error) = log.make_spare().await {
-            warn!(error = &error as &dyn std::error::Error, "the first log file cannot be made");
-        }
-        let path = checkpoint.path().to_owned();
         checkpoint.write(base, known).await.map_err(StoreError::io("write", path))?;
-        let gate = Arc::new(Gate::default());
-        let group = Arc::new(GroupCommit::new(&host, Arc::clone(&log), Arc::clone(&gate), &config));
-        let disk = Arc::new(DiskWatch::new(host.files(), log_dir, Arc::clone(&gate), &config));
-        disk.look();
-        let dispatch = Arc::new(Notify::new());
-        let ended_clean = Arc::new(AtomicBool::new(false));
-        let sync = config.flush_disk_type == FlushDiskType::Sync;
-        let bound = if sync && !config.read_uncommitted { Bound::Flushed } else { Bound::Written };
-        let flusher = Flusher {
-            host: host.clone(),
-            log: Arc::clone(&log),
-            gate: Arc::clone(&gate),
-            group: Arc::clone(&group),
-            dispatch: Arc::clone(&dispatch),
-            checkpoint: Arc::clone(&queues.changed),
-            flushed: Arc::clone(&flushed),
-        };
-        let dispatcher = Dispatcher {
-            host: host.clone(),
-            log: Arc::clone(&log),
-            queues: Arc::clone(&queues),
-            gate: Arc::clone(&gate),
-            delays: config.delay_levels.clone(),
-            bound,
-            wake: Arc::clone(&dispatch),
-            change: 0,
-        };
-        let checkpointer = Checkpointer {
-            host: host.clone(),
-            log: Arc::clone(&log),
-            queues: Arc::clone(&queues),
-            gate: Arc::clone(&gate),
-            flushed,
+        Ok(Checkpointer {
+            host: self.host.clone(),
+            log: Arc::clone(&self.log),
+            queues: Arc::clone(&self.queues),
+            gate: Arc::clone(&self.gate),
+            flushed: Arc::clone(&self.flushed),
             checkpoint,
             base,
             known,
             durable,
             pace: QueuePace {
-                interval: config.queue_flush_interval,
-                least_bytes: config.queue_flush_least_pages * 4096,
-                thorough_interval: config.queue_flush_thorough_interval,
+                interval: self.config.queue_flush_interval,
+                least_bytes: self.config.queue_flush_least_pages * PAGE_BYTES,
+                thorough_interval: self.config.queue_flush_thorough_interval,
             },
-            ended_clean: Arc::clone(&ended_clean),
-        };
-        let cleaner = Cleaner {
-            host: host.clone(),
-            config: config.clone(),
-            log: Arc::clone(&log),
-            queues: Arc::clone(&queues),
-            disk: Arc::clone(&disk),
-        };
-        let pace = FlushPace {
-            interval: config.flush_interval,
-            least_pages: config.flush_least_pages,
-            thorough_interval: config.flush_thorough_interval,
-        };
-        let running = Running {
-            cleaner: Worker::start(&host, "store-cleaner", |stop| cleaner.run(stop)),
-            file_maker: Worker::start(&host, "store-file-maker", |stop| {
-                make_files(host.clone(), Arc::clone(&log), Arc::clone(&disk), stop)
-            }),
-            flusher: if sync {
-                Worker::start(&host, "store-flusher", |stop| flusher.run_sync(stop))
-            } else {
-                Worker::start(&host, "store-flusher", |stop| flusher.run_async(stop, pace))
-            },
-            dispatcher: Worker::start(&host, "store-dispatcher", |stop| dispatcher.run(stop)),
-            checkpointer: Worker::start(&host, "store-checkpointer", |stop| checkpointer.run(stop)),
-            lock,
-        };
-        Ok(Store {
-            host,
-            config,
-            log,
-            queues,
-            gate,
-            bound,
-            group,
-            dispatch,
-            disk,
-            abort,
-            ended_clean,
-            running: Mutex::new(Some(running)),
+            ended_clean: Arc::clone(&self.ended_clean),
         })
     }
 }
@@ -454,27 +469,6 @@ async fn make_files(host: Host, log: Arc<CommitLog>, disk: Arc<DiskWatch>, mut s
             }
         }
     }
-}
-
-/// Makes a directory and its missing parents, durable with their names.
-pub(crate) async fn make_dir(files: &Files, dir: &Path) -> Result<(), StoreError> {
-    let make = async {
-        let mut missing = Vec::new();
-        for dir in dir.ancestors().filter(|dir| !dir.as_os_str().is_empty()) {
-            if files.exists(dir).await? {
-                break;
-            }
-            missing.push(dir);
-        }
-        files.create_dir_all(dir).await?;
-        for made in missing.into_iter().rev() {
-            let parent = made.parent().filter(|parent| !parent.as_os_str().is_empty());
-            files.sync_dir(parent.unwrap_or(Path::new("."))).await?;
-        }
-        Ok(())
-    };
-    let made: io::Result<()> = make.await;
-    made.map_err(StoreError::io("create", dir))
 }
 
 fn illegal(reason: impl ToString) -> PutError {
