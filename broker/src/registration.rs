@@ -1,6 +1,6 @@
 //! How a broker makes itself known to every name server.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use host::Host;
@@ -35,10 +35,10 @@ pub(crate) struct Registration {
     lost: Arc<Lost>,
 }
 
-/// Tells that some connection to a name server ended.
-#[derive(Debug, Default)]
+/// Tells that the connection to a name server ended, by its address. Remembers one end that nobody waited for.
+#[derive(Debug)]
 struct Lost {
-    connection: Notify,
+    connections: BTreeMap<String, Notify>,
 }
 
 impl Handler for Lost {
@@ -46,8 +46,17 @@ impl Handler for Lost {
         Response::not_supported(inbound.request.code().number()).into()
     }
 
-    fn closed(&self, _: &Peer) {
-        self.connection.notify_waiters();
+    fn closed(&self, peer: &Peer) {
+        if let Some(lost) = self.connections.get(peer.address()) {
+            lost.notify_one();
+        }
+    }
+}
+
+impl Lost {
+    /// Ends when the connection to one of the name servers does.
+    async fn connection(&self, namesrv: &str) {
+        self.connections.get(namesrv).expect("made for all name servers").notified().await;
     }
 }
 
@@ -58,7 +67,8 @@ impl Registration {
         topics: Arc<Topics>,
         identity: Arc<Identity>,
     ) -> Registration {
-        let lost = Arc::new(Lost::default());
+        let connections = config.namesrv.iter().map(|namesrv| (namesrv.clone(), Notify::new())).collect();
+        let lost = Arc::new(Lost { connections });
         let client = Client::new(ClientConfig::default(), Arc::clone(&lost) as Arc<dyn Handler>);
         Registration { host: host.clone(), config, topics, identity, client, lost }
     }
@@ -72,10 +82,14 @@ impl Registration {
             changes.mark_unchanged();
             let is_good = self.register(namesrv, was_good).await;
             was_good = is_good;
-            let pause = self.host.sleep(if is_good { interval } else { RETRY_AFTER });
+            if !is_good {
+                self.host.sleep(RETRY_AFTER).await;
+                continue;
+            }
+            let pause = self.host.sleep(interval);
             host::select! {
                 _ = changes.changed() => {}
-                () = self.lost.connection.notified() => self.host.sleep(RETRY_AFTER).await,
+                () = self.lost.connection(namesrv) => self.host.sleep(RETRY_AFTER).await,
                 () = pause => {}
             }
         }
