@@ -3,6 +3,12 @@
 //! It knows arguments, output and exit codes, and no rule of RocketMQ. Without the feature `sim` it holds the servers
 //! only.
 
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "the command line stands outside every host: it measures real time and runs processes and threads"
+)]
+
 mod bench;
 mod logs;
 mod servers;

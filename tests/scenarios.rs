@@ -74,6 +74,7 @@ fn fates_of_seeds(name: &str) -> Vec<(u64, String)> {
     all
 }
 
+#[expect(clippy::disallowed_methods, reason = "the seed of a test is asked for in the environment")]
 fn keeps_its_fates(name: &str) {
     if let Ok(seed) = std::env::var("STATICFIRE_SEED") {
         let seed = seed.parse().expect("STATICFIRE_SEED is a number");

@@ -103,7 +103,7 @@ fn lost_and_unread(
     let (mut legal, mut missing) = (BTreeMap::new(), BTreeSet::new());
     for (&message, sent) in &facts.sends {
         let Some(stored) = &sent.stored else { continue };
-        for group in facts.groups_that_want(&sent.look) {
+        for group in facts.groups_that_want(sent.look) {
             lost.opportunities += 1;
             unread.opportunities += 1;
             if facts.is_finished(group, message) {

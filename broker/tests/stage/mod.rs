@@ -1,5 +1,7 @@
 //! A broker on a real socket and a client that speaks to it, for the tests of this folder.
 
+#![allow(dead_code, reason = "each test binary uses its own part of the stage")]
+
 use std::{
     net::SocketAddr,
     path::Path,

@@ -88,6 +88,9 @@ pub struct At<T> {
     pub at: Range<usize>,
 }
 
+/// Keys with their values, each with its place.
+pub(crate) type Entries<T> = Vec<(At<String>, At<T>)>;
+
 /// The file being read.
 #[derive(Clone)]
 pub(crate) struct Source(Arc<NamedSource<String>>);
@@ -172,7 +175,7 @@ impl<'a> Table<'a> {
     }
 
     /// What is left, each key with its place and value; for tables whose keys are names chosen by someone else.
-    pub fn rest<T: Value>(mut self) -> Result<Vec<(At<String>, At<T>)>, ScenarioError> {
+    pub fn rest<T: Value>(mut self) -> Result<Entries<T>, ScenarioError> {
         std::mem::take(&mut self.left)
             .into_iter()
             .map(|(key, value)| {

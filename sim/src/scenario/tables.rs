@@ -29,8 +29,11 @@ pub(super) struct Places {
     /// Times that must lie before the end of the active phase.
     pub times: Vec<At<(&'static str, Duration)>>,
     /// Where the settings of each broker group, name servers and clients stand.
-    pub settings: Vec<(SettingsOf, Vec<At<(String, String)>>)>,
+    pub settings: Vec<(SettingsOf, PlacedSettings)>,
 }
+
+/// The settings of one table, each with its place.
+pub(super) type PlacedSettings = Vec<At<(String, String)>>;
 
 /// Whose settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

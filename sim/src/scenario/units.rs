@@ -180,7 +180,7 @@ fn print_scaled(value: u64, units: &[(&str, u64)], zero: &str) -> String {
     if value == 0 {
         return zero.to_owned();
     }
-    let (name, scale) = units.iter().find(|(_, scale)| value % scale == 0).unwrap_or(&units[units.len() - 1]);
+    let (name, scale) = units.iter().find(|(_, scale)| value.is_multiple_of(*scale)).unwrap_or(&units[units.len() - 1]);
     format!("{}{name}", value / scale)
 }
 
