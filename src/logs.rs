@@ -2,10 +2,9 @@
 
 use std::io;
 
-use tracing_subscriber::{
-    EnvFilter,
-    fmt::{format::Writer, time::FormatTime},
-};
+use tracing_subscriber::EnvFilter;
+#[cfg(feature = "sim")]
+use tracing_subscriber::fmt::{format::Writer, time::FormatTime};
 
 /// Which lines are shown for each number of `-v`.
 const LEVELS: [&str; 4] = ["warn", "info", "debug", "trace"];
@@ -28,8 +27,10 @@ pub fn of_run(verbosity: u8) {
 }
 
 /// Time, name and life of the node that logs.
+#[cfg(feature = "sim")]
 struct OfNode;
 
+#[cfg(feature = "sim")]
 impl FormatTime for OfNode {
     fn format_time(&self, out: &mut Writer<'_>) -> std::fmt::Result {
         match host::Host::try_current() {

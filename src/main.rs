@@ -20,6 +20,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 /// Every command's arguments are wrong: usage.
+#[cfg(feature = "sim")]
 const EXIT_USAGE: u8 = 2;
 
 /// What was asked for could not be done.
@@ -73,6 +74,7 @@ fn complain(error: &dyn std::error::Error) {
 }
 
 /// The same for an error that is only a text.
+#[cfg(feature = "sim")]
 fn complain_text(text: &str) {
     eprintln!("staticfire: {}", text.replace('\n', " "));
 }

@@ -227,6 +227,9 @@ fn check_mutant(mutant: Option<&String>) -> Result<(), Problem> {
         Some(_) if !cfg!(feature = "mutants") => {
             Err(Problem::Other("planted bugs need a build with `--features mutants`".to_owned()))
         }
+        Some(name) if !mutants::MUTANTS.contains(&name.as_str()) => {
+            Err(Problem::Other(format!("unknown planted bug `{name}`: there are {}", mutants::MUTANTS.join(", "))))
+        }
         _ => Ok(()),
     }
 }

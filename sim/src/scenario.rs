@@ -482,6 +482,8 @@ impl Port {
 pub struct Expect {
     /// The checker that must fail, for planted bugs and known limits; `None` if all must pass.
     pub fails: Option<String>,
+    /// Within how many seeds, from 0 on, it must fail at least once.
+    pub within: u32,
     /// How many violations of a checker are allowed, by its name; and a bound on legal losses as `legally-lost`.
     /// What is not listed allows none, except legal losses.
     pub bounds: BTreeMap<String, Span<u64>>,

@@ -4,13 +4,18 @@ use std::{
     fs,
     path::Path,
     process::{Command, Stdio},
-    sync::OnceLock,
+    sync::{OnceLock, mpsc},
+    thread,
+    time::Duration,
 };
 
 use serde_json::Value;
 use sim::verdict::Verdict;
 
 use super::Problem;
+
+/// The most real time that one seed may take.
+const REAL_TIME_MAX: Duration = Duration::from_secs(300);
 
 /// What one child came to.
 pub struct Ran {
@@ -32,10 +37,15 @@ pub fn run(file: &Path, seed: u64, change: impl FnOnce(&mut Command)) -> Result<
     let mut command = Command::new(exe);
     command.arg("run").arg(file).arg("--seed").arg(seed.to_string()).arg("--json");
     change(&mut command);
-    let output = command
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|error| Problem::Other(format!("cannot start a process for seed {seed}: {error}")))?;
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let cannot = |error: std::io::Error| Problem::Other(format!("cannot run a process for seed {seed}: {error}"));
+    let child = command.spawn().map_err(cannot)?;
+    let guard = Guard::of(&child);
+    let output = child.wait_with_output().map_err(cannot)?;
+    if guard.has_killed() {
+        let noise = format!("killed after {} s of real time", REAL_TIME_MAX.as_secs());
+        return Ok(Ran { seed, verdict: Verdict::Limit, result: Value::Null, noise });
+    }
     let noise = String::from_utf8_lossy(&output.stderr).into_owned();
     if output.status.code() == Some(i32::from(crate::EXIT_USAGE)) {
         return Err(Problem::Scenario(noise));
@@ -46,6 +56,31 @@ pub fn run(file: &Path, seed: u64, change: impl FnOnce(&mut Command)) -> Result<
         _ => output.status.code().and_then(Verdict::from_exit_code).unwrap_or(Verdict::Panic),
     };
     Ok(Ran { seed, verdict, result, noise })
+}
+
+/// Kills a child that takes too long, from a thread of its own.
+struct Guard {
+    done: mpsc::Sender<()>,
+    killed: thread::JoinHandle<bool>,
+}
+
+impl Guard {
+    fn of(child: &std::process::Child) -> Guard {
+        let (done, waits) = mpsc::channel();
+        let id = child.id();
+        let killed = thread::spawn(move || {
+            let late = waits.recv_timeout(REAL_TIME_MAX) == Err(mpsc::RecvTimeoutError::Timeout);
+            late && Command::new("kill").args(["-9", &id.to_string()]).status().is_ok_and(|status| status.success())
+        });
+        Guard { done, killed }
+    }
+
+    /// To be asked once, when the child has ended.
+    fn has_killed(self) -> bool {
+        // The thread has ended if nobody listens any more.
+        drop(self.done);
+        self.killed.join().unwrap_or(false)
+    }
 }
 
 impl Ran {

@@ -226,6 +226,7 @@ fn print_expect(out: &mut Lines, expect: &Expect) {
     out.table("[expect]");
     if let Some(checker) = &expect.fails {
         out.text("verdict", &format!("fail:{checker}"));
+        out.number("within", expect.within.into());
     }
     for (name, bound) in &expect.bounds {
         match bound {

@@ -9,6 +9,9 @@ use super::{
     units::{Rate, Span},
 };
 
+/// Seeds within which a checker that is expected to fail must do so, unless the file says otherwise.
+const WITHIN_DEFAULT: u32 = 20;
+
 /// Places of the file that the checks across tables point at.
 #[derive(Default)]
 pub(super) struct Places {
@@ -515,6 +518,12 @@ fn read_expect(source: &Source, mut table: Table<'_>) -> Result<Expect, Scenario
             None => return Err(source.error(at, format!("`{value}` is not a verdict: write pass or fail:lost"))),
         },
     };
+    let within = table.optional::<u32>("within")?;
+    if let Some(within) = within.as_ref().filter(|within| fails.is_none() || within.value == 0) {
+        let message =
+            "`within` says in how many seeds a checker must fail: it is at least 1, and needs a verdict fail:…";
+        return Err(source.error(&within.at, message));
+    }
     let mut bounds = BTreeMap::new();
     for key in super::CHECKERS.into_iter().chain(["legally-lost"]) {
         if let Some(bound) = table.optional::<Bound>(key)? {
@@ -540,7 +549,14 @@ fn read_expect(source: &Source, mut table: Table<'_>) -> Result<Expect, Scenario
     }
     table.finish()?;
     let sometimes = sometimes.into_iter().map(|mark| mark.value).collect();
-    Ok(Expect { fails, bounds, converged, sometimes, at_least })
+    Ok(Expect {
+        fails,
+        within: within.map_or(WITHIN_DEFAULT, |within| within.value),
+        bounds,
+        converged,
+        sometimes,
+        at_least,
+    })
 }
 
 fn read_settings(table: &mut Table<'_>, of: SettingsOf, places: &mut Places) -> Result<Settings, ScenarioError> {
