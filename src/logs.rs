@@ -1,6 +1,6 @@
 //! Log lines on standard error.
 
-use std::io;
+use std::io::{self, IsTerminal as _};
 
 use tracing_subscriber::EnvFilter;
 #[cfg(feature = "sim")]
@@ -11,9 +11,10 @@ const LEVELS: [&str; 4] = ["warn", "info", "debug", "trace"];
 
 /// Shows log lines of a server, stamped with the wall clock. `STATICFIRE_LOG` holds a filter such as `broker=debug`.
 pub fn of_server(verbosity: u8) {
-    let level = LEVELS[usize::from(verbosity.saturating_add(1)).min(LEVELS.len() - 1)];
+    let level = LEVELS[usize::from(verbosity).min(LEVELS.len() - 1)];
     let filter = EnvFilter::try_from_env("STATICFIRE_LOG").unwrap_or_else(|_| EnvFilter::new(level));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).init();
+    let colours = io::stderr().is_terminal();
+    tracing_subscriber::fmt().with_ansi(colours).with_env_filter(filter).with_writer(io::stderr).init();
 }
 
 /// Shows log lines of a run, stamped with virtual time, node and life. Without `-v` there are none.
@@ -21,8 +22,16 @@ pub fn of_server(verbosity: u8) {
 pub fn of_run(verbosity: u8) {
     if verbosity > 0 {
         let level = LEVELS[usize::from(verbosity).min(LEVELS.len() - 1)];
+        // The executor's own spans hold task ids that say nothing to a reader.
+        let level = format!("{level},madsim=off");
         let filter = EnvFilter::try_from_env("STATICFIRE_LOG").unwrap_or_else(|_| EnvFilter::new(level));
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_timer(OfNode).init();
+        let colours = io::stderr().is_terminal();
+        tracing_subscriber::fmt()
+            .with_ansi(colours)
+            .with_env_filter(filter)
+            .with_writer(io::stderr)
+            .with_timer(OfNode)
+            .init();
     }
 }
 

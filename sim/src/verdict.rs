@@ -181,3 +181,6 @@ fn expected_failure(
     }
     left
 }
+
+#[cfg(test)]
+mod tests;

@@ -74,8 +74,8 @@ pub(crate) struct State {
     pub faults: BTreeMap<usize, Vec<ImpairmentId>>,
     /// How many planned messages each producer has begun.
     pub begun: BTreeMap<String, usize>,
-    /// Sends on their way.
-    pub sending: u64,
+    /// Sends on their way, by producer.
+    pub sending: BTreeMap<String, u64>,
     /// Producers that have not sent their last message.
     pub producing: BTreeSet<String>,
 }
@@ -178,7 +178,12 @@ impl Cluster {
     }
 
     fn start(self: &Arc<Cluster>, node: &str) {
-        *self.state().lives.entry(node.to_owned()).or_default() += 1;
+        {
+            let mut state = self.state();
+            *state.lives.entry(node.to_owned()).or_default() += 1;
+            // Sends of an earlier life ended with it.
+            state.sending.remove(node);
+        }
         self.record(node, |_| Event::NodeUp);
         let id = self.id(node);
         let (cluster, name) = (Arc::clone(self), node.to_owned());

@@ -145,7 +145,7 @@ async fn settle(cluster: &Cluster, host: &Host, admin: &Admin, each: &[(String, 
 fn pending_here(cluster: &Cluster) -> Vec<String> {
     let (wanted, producing, sending) = {
         let state = cluster.state();
-        (state.wanted.clone(), state.producing.clone(), state.sending)
+        (state.wanted.clone(), state.producing.clone(), state.sending.values().sum::<u64>())
     };
     let mut pending: Vec<String> =
         wanted.iter().filter(|node| !cluster.is_up(node)).map(|node| format!("{node} is down")).collect();

@@ -103,10 +103,10 @@ impl Sender {
             let messages: Vec<_> = batch.iter().map(|send| self.message(group, send)).collect();
             let Ok(permit) = Arc::clone(&self.free).acquire_owned().await else { return };
             let (sender, mode) = (Arc::clone(self), group.mode);
-            self.cluster.state().sending += 1;
+            *self.cluster.state().sending.entry(self.node.clone()).or_default() += 1;
             host.spawn("send", async move {
                 sender.send(mode, messages).await;
-                sender.cluster.state().sending -= 1;
+                sender.ended();
                 drop(sender);
                 drop(permit);
             });
@@ -199,6 +199,13 @@ impl Sender {
                     }
                 }
             }
+        }
+    }
+
+    /// One send less is on its way.
+    fn ended(&self) {
+        if let Some(sending) = self.cluster.state().sending.get_mut(&self.node) {
+            *sending -= 1;
         }
     }
 

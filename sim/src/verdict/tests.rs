@@ -1,0 +1,113 @@
+use std::time::Duration;
+
+use super::*;
+use crate::{
+    checkers,
+    history::{Look, MessageId, Queue, Recorder},
+    stand::SideReport,
+};
+
+const FILE: &str = "format = 1\nactive = \"60s\"\n[[broker]]\nname = \"broker-a\"\n[[topic]]\nname = \"orders\"\n\
+                    [[producer]]\ngroup = \"checkout\"\ntopic = \"orders\"\nrate = \"1/s\"\n\
+                    [[consumer]]\ngroup = \"billing\"\nsubscribe = \"orders\"\n[expect]\n";
+
+const SECOND: u64 = 1_000_000_000;
+
+fn scenario(expect: &str) -> Scenario {
+    Scenario::parse("x.toml", &format!("{FILE}{expect}")).unwrap()
+}
+
+/// A run in which all checkers have something to check and nothing to complain of, with `more` at its end.
+fn run_of(more: &[Event]) -> Finished {
+    let recorder = Recorder::new(None);
+    let look = || Look { topic: "orders".into(), body_bytes: 9, crc: 1, tag: String::new() };
+    let queue = Queue { topic: "orders".into(), broker: "broker-a".into(), id: 0 };
+    let mut at = 0;
+    let mut record = |node: &str, build: &dyn Fn(&mut crate::history::History) -> Event| {
+        at += 1_000_000;
+        recorder.record(at, Some((node, 1)), build);
+    };
+    record("broker-a/0", &|_| Event::NodeUp);
+    for n in 0..2_u32 {
+        let (id, offset) = (MessageId { producer: 0, n }, u64::from(n));
+        record("checkout/0", &|_| Event::SendInvoke(id, look()));
+        record("broker-a/0", &|_| Event::Append(offset * 100 + 100));
+        record("checkout/0", &|history| {
+            Event::SendOk(id, history.intern_queue(queue.clone()), offset, Some(offset * 100))
+        });
+        record("billing/0", &|history| Event::Deliver {
+            message: Some(id),
+            queue: history.intern_queue(queue.clone()),
+            offset,
+            look: look(),
+        });
+        record("billing/0", &|history| Event::Ack(Some(id), history.intern_queue(queue.clone()), offset));
+        record("probe/0", &|history| Event::Commit {
+            group: "billing".into(),
+            queue: history.intern_queue(queue.clone()),
+            offset: Some(offset + 1),
+        });
+    }
+    recorder.record(60 * SECOND, None, |_| Event::Phase("settle"));
+    recorder.record(70 * SECOND, None, |_| Event::Converged);
+    for event in more {
+        recorder.record(71 * SECOND, Some(("broker-a/0", 1)), |_| event.clone());
+    }
+    let (history, hash) = recorder.finish().unwrap();
+    let findings = checkers::check(&scenario(""), &history);
+    let side = SideReport { hash: 0, count: 0, checkpoints: Vec::new(), window: Vec::new() };
+    Finished { history, hash, side, findings, aborted: None, elapsed: Duration::from_secs(71), polls: 0 }
+}
+
+fn verdict(expect: &str, more: &[Event]) -> Verdict {
+    judge(&scenario(expect), &run_of(more)).verdict
+}
+
+#[test]
+fn a_run_without_problems_passes() {
+    let judgement = judge(&scenario("lost = 0\nat-least = { acked = 2 }"), &run_of(&[]));
+    assert_eq!(judgement.problems, []);
+    assert_eq!(judgement.verdict, Verdict::Pass);
+}
+
+#[test]
+fn too_few_events_miss_the_opportunity() {
+    assert_eq!(verdict("at-least = { acked = 3 }", &[]), Verdict::Opportunity);
+    assert_eq!(verdict("legally-lost = \"1..5\"", &[]), Verdict::Safety);
+}
+
+#[test]
+fn what_is_pending_or_late_is_a_liveness_failure() {
+    assert_eq!(verdict("", &[Event::Pending("x".into())]), Verdict::Liveness);
+    assert_eq!(verdict("converged = \"9s\"", &[]), Verdict::Liveness);
+    assert_eq!(verdict("converged = \"10s\"", &[]), Verdict::Pass);
+}
+
+#[test]
+fn a_panic_or_a_process_that_ends_by_itself_counts_most() {
+    let pending = Event::Pending("x".into());
+    assert_eq!(verdict("", &[pending.clone(), Event::Panic("task", "why".into())]), Verdict::Panic);
+    assert_eq!(verdict("", &[pending, Event::NodeDown(Down::Exit, "why".into())]), Verdict::Panic);
+}
+
+#[test]
+fn an_expected_failure_must_come() {
+    assert_eq!(verdict("verdict = \"fail:stuck\"", &[Event::Pending("x".into())]), Verdict::Pass);
+    assert_eq!(verdict("verdict = \"fail:stuck\"", &[]), Verdict::Opportunity);
+    assert_eq!(verdict("verdict = \"fail:stuck\"", &[Event::Panic("task", "why".into())]), Verdict::Panic);
+}
+
+#[test]
+fn a_bound_allows_some_violations() {
+    let pending = [Event::Pending("x".into()), Event::Pending("y".into())];
+    assert_eq!(verdict("stuck = 2", &pending), Verdict::Pass);
+    assert_eq!(verdict("stuck = 1", &pending), Verdict::Liveness);
+}
+
+#[test]
+fn exit_codes_read_back() {
+    for verdict in [Verdict::Pass, Verdict::Safety, Verdict::Nondeterminism, Verdict::Opportunity] {
+        assert_eq!(Verdict::from_exit_code(verdict.exit_code().into()), Some(verdict));
+    }
+    assert_eq!(Verdict::from_exit_code(1), None);
+}

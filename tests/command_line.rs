@@ -1,0 +1,177 @@
+//! The command line: help, usage, and the errors of the servers, through the built binary.
+
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "the test stands outside every host")]
+
+use std::{
+    io::{BufRead as _, BufReader},
+    net::TcpListener,
+    path::Path,
+    process::{Child, Command, Output, Stdio},
+    time::Duration,
+};
+
+fn staticfire(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_staticfire")).args(arguments).output().expect("the binary was built")
+}
+
+/// What is said on standard error, which must be one line.
+fn one_line(output: &Output) -> String {
+    let text = String::from_utf8(output.stderr.clone()).unwrap();
+    assert_eq!(text.lines().count(), 1, "not one line: {text}");
+    text
+}
+
+/// A broker that runs until it is dropped.
+struct Running(Child);
+
+impl Running {
+    /// Starts a broker with this configuration, and waits until it listens.
+    fn broker(config: &Path) -> Running {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_staticfire"))
+            .arg("broker")
+            .arg("-c")
+            .arg(config)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert!(line.starts_with("broker listens on 127.0.0.1:"), "{line}");
+        Running(child)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.kill().expect("it is ours");
+        self.0.wait().expect("it was killed");
+    }
+}
+
+/// A configuration file with a store of its own.
+fn config(folder: &Path, name: &str, more: &str) -> std::path::PathBuf {
+    let file = folder.join(format!("{name}.conf"));
+    let store = folder.join(name);
+    let text = format!(
+        "storePathRootDir={}\nlistenPort=0\nmappedFileSizeCommitLog=1048576\nnamesrvAddr=127.0.0.1:1\n{more}\n",
+        store.display()
+    );
+    std::fs::write(&file, text).unwrap();
+    file
+}
+
+#[test]
+fn every_command_has_an_example_in_its_help() {
+    for command in ["run", "plan", "verify", "mutants", "bench", "namesrv", "broker"] {
+        let output = staticfire(&[command, "--help"]);
+        assert!(output.status.success());
+        let help = String::from_utf8(output.stdout).unwrap();
+        assert!(help.contains(&format!("  staticfire {command}")), "{command}: {help}");
+    }
+}
+
+#[test]
+fn wrong_usage_ends_with_2() {
+    for arguments in [
+        &["run"][..],
+        &["run", "there-is-none.toml"],
+        &["run", "x.toml", "--seeds", "9..3"],
+        &["run", "scenarios/fast/broker-kill.toml", "--mutant", "no-such-bug"],
+        &["fly"],
+    ] {
+        let output = staticfire(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(output.stdout.is_empty() && !output.stderr.is_empty(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn the_configuration_in_force_is_printed_and_reads_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = config(folder.path(), "a", "brokerName=broker-x");
+    let printed = staticfire(&["broker", "-c", file.to_str().unwrap(), "-n", "127.0.0.1:9876;127.0.0.1:9877", "-p"]);
+    assert!(printed.status.success());
+    let text = String::from_utf8(printed.stdout).unwrap();
+    assert!(text.contains("brokerName=broker-x\n"), "{text}");
+    assert!(text.contains("namesrvAddr=127.0.0.1:9876;127.0.0.1:9877\n"), "{text}");
+    let again = folder.path().join("again.conf");
+    std::fs::write(&again, &text).unwrap();
+    let again = staticfire(&["broker", "-c", again.to_str().unwrap(), "-p"]);
+    assert_eq!(String::from_utf8(again.stdout).unwrap(), text);
+}
+
+#[test]
+fn an_unknown_key_is_refused_with_the_nearest() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = config(folder.path(), "a", "brokrName=x");
+    let output = staticfire(&["broker", "-c", file.to_str().unwrap()]);
+    assert!(!output.status.success());
+    let line = one_line(&output);
+    assert!(line.contains("a.conf:5: unknown key `brokrName`; did you mean `brokerName`?"), "{line}");
+}
+
+#[test]
+fn a_port_in_use_is_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let file = config(folder.path(), "a", &format!("listenPort={port}"));
+    let output = staticfire(&["broker", "-c", file.to_str().unwrap()]);
+    assert!(!output.status.success());
+    let line = one_line(&output);
+    assert!(line.contains(&format!("127.0.0.1:{port}")), "{line}");
+}
+
+#[test]
+fn an_unreadable_store_directory_is_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = config(folder.path(), "a", "");
+    std::fs::write(folder.path().join("a"), "a file is in the way").unwrap();
+    let output = staticfire(&["broker", "-c", file.to_str().unwrap()]);
+    assert!(!output.status.success());
+    let line = one_line(&output);
+    assert!(line.contains(folder.path().join("a").to_str().unwrap()), "{line}");
+}
+
+#[test]
+fn a_second_broker_on_a_store_is_refused_and_touches_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = config(folder.path(), "a", "");
+    let first = Running::broker(&file);
+    let store = folder.path().join("a");
+    // The first broker still writes its tables when it begins to listen.
+    let mut before = listing(&store);
+    loop {
+        std::thread::sleep(Duration::from_millis(300));
+        let now = listing(&store);
+        if now == before && now.iter().any(|(name, _)| name.ends_with("topics.json")) {
+            break;
+        }
+        before = now;
+    }
+    let output = staticfire(&["broker", "-c", file.to_str().unwrap()]);
+    assert!(!output.status.success());
+    let line = one_line(&output);
+    assert!(line.contains("is in use by another broker"), "{line}");
+    assert_eq!(listing(&store), before);
+    drop(first);
+}
+
+/// Names and sizes of all files below a folder.
+fn listing(folder: &Path) -> Vec<(String, u64)> {
+    let mut found = Vec::new();
+    let mut open = vec![folder.to_owned()];
+    while let Some(folder) = open.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let entry = entry.unwrap();
+            if entry.file_type().unwrap().is_dir() {
+                open.push(entry.path());
+            } else {
+                found.push((entry.path().display().to_string(), entry.metadata().unwrap().len()));
+            }
+        }
+    }
+    found.sort();
+    found
+}
