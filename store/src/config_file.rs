@@ -42,6 +42,11 @@ impl ConfigFile {
     /// # Errors
     /// [`StoreError::ConfigFile`] if one of the two exists and none can be read; I/O errors.
     pub async fn load<T: DeserializeOwned>(&self) -> Result<Option<T>, StoreError> {
+        let dir = self.dir();
+        if self.files.exists(dir).await.map_err(StoreError::io("look at", dir))? {
+            // Whoever made the directory may have died before its name was durable.
+            make_dir(&self.files, dir).await.map_err(StoreError::io("sync", dir))?;
+        }
         for leftover in [self.beside("tmp"), self.beside("bak.tmp")] {
             self.remove_if_there(&leftover).await?;
         }
@@ -72,7 +77,7 @@ impl ConfigFile {
     pub async fn save<T: Serialize>(&self, value: &T) -> Result<(), StoreError> {
         let text = serde_json::to_vec_pretty(value)
             .map_err(|error| StoreError::ConfigFile { path: self.path.clone(), reason: error.to_string() })?;
-        let dir = self.path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let dir = self.dir();
         // The first save of a store makes the directory: a power loss must not take its name away again.
         if !self.files.exists(dir).await.map_err(StoreError::io("look at", dir))? {
             make_dir(&self.files, dir).await.map_err(StoreError::io("create", dir))?;
@@ -133,6 +138,10 @@ impl ConfigFile {
             }
             _ => Ok(()),
         }
+    }
+
+    fn dir(&self) -> &Path {
+        self.path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."))
     }
 
     fn beside(&self, extension: &str) -> PathBuf {
