@@ -129,7 +129,14 @@ pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {
 
     /// Gives up the connection as two halves that may live in different tasks. Dropping the write half sends FIN;
     /// the connection ends when both are gone.
-    fn into_split(self: Box<Self>) -> (Box<dyn AsyncRead + Send + Unpin>, Box<dyn AsyncWrite + Send + Unpin>);
+    fn into_split(self: Box<Self>) -> (Box<dyn AsyncRead + Send + Unpin>, Box<dyn StreamWriter>);
+}
+
+/// The writing half of a TCP connection.
+pub trait StreamWriter: AsyncWrite + Send + Unpin {
+    /// Ends the connection without delivering what the other end has not acknowledged: nothing of it is sent again, and
+    /// RST goes out in place of FIN, at the latest when both halves are dropped. Nothing can be written afterwards.
+    fn abort(&mut self);
 }
 
 /// A listening socket. Dropping it frees the port; connections that wait to be accepted are reset.

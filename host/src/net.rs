@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::{
     Host,
-    machine::{Listener, Stream},
+    machine::{Listener, Stream, StreamWriter},
 };
 
 /// A TCP connection. Small writes are sent at once (no Nagle delay).
@@ -26,7 +26,7 @@ pub struct ReadHalf {
 
 /// The writing half of a [`TcpStream`]. Dropping it sends FIN.
 pub struct WriteHalf {
-    half: Box<dyn AsyncWrite + Send + Unpin>,
+    half: Box<dyn StreamWriter>,
 }
 
 impl TcpStream {
@@ -55,6 +55,15 @@ impl TcpStream {
     pub fn into_split(self) -> (ReadHalf, WriteHalf) {
         let (read, write) = self.stream.into_split();
         (ReadHalf { half: read }, WriteHalf { half: write })
+    }
+}
+
+impl WriteHalf {
+    /// Gives the connection up at once: what is still on its way may arrive, but nothing is sent again, so bytes that
+    /// waited for a broken network cannot turn up when it works again, behind those of a newer connection. The other
+    /// end gets RST if the network lets it through. Takes effect at the latest when both halves are dropped.
+    pub fn abort(&mut self) {
+        self.half.abort();
     }
 }
 

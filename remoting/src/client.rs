@@ -84,7 +84,8 @@ impl Client {
     /// Sends a request to `address` (`host:port`) and waits for the answer, whatever code that has.
     ///
     /// `timeout` covers making the connection, too. After a timeout on a connection that stands, that connection is
-    /// closed, as in the reference: most likely nobody is at its other end. A server that is closing
+    /// closed, as in the reference: most likely nobody is at its other end. It is closed by RST, so that what its
+    /// socket holds does not arrive behind the requests of the next connection. A server that is closing
     /// ([`ResponseCode::GO_AWAY`]) is asked once more over a new connection.
     ///
     /// # Errors
@@ -109,7 +110,7 @@ impl Client {
             }
             Err(error @ InvokeError::Timeout { .. }) => {
                 if peer.remote_addr().is_some() {
-                    peer.close();
+                    peer.give_up();
                 }
                 Err(error)
             }

@@ -95,6 +95,10 @@ impl Connection {
             match self.round(cx) {
                 Ok(true) => {}
                 Ok(false) => return self.poll_idle(cx),
+                Err(CloseReason::GivenUp) => {
+                    self.write.abort();
+                    return Poll::Ready(CloseReason::GivenUp);
+                }
                 Err(reason) => {
                     // Answers that the socket takes at once still go out; the rest is lost with the connection.
                     let _ = self.output.poll_write(&mut self.write, cx);
@@ -109,9 +113,7 @@ impl Connection {
     /// Reads once, answers what came, writes once. False if there was nothing to do, and everything that could change
     /// that will wake the task.
     fn round(&mut self, cx: &mut Context<'_>) -> Result<bool, CloseReason> {
-        if self.peer.collect(&mut self.output) {
-            return Err(CloseReason::Local);
-        }
+        self.peer.collect(&mut self.output)?;
         let may_read = self.output.len() <= self.limits.write_high_bytes && self.deferred.len() < DEFERRED_MAX;
         let has_read = may_read && self.read_some(cx)?;
         let has_answered = self.answer_deferred(cx);

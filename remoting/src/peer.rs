@@ -42,6 +42,9 @@ pub enum CloseReason {
     /// This side closed it.
     #[error("closed by this side")]
     Local,
+    /// This side gave it up because an answer did not come in time.
+    #[error("given up by this side: no answer in time")]
+    GivenUp,
     /// Nothing was read or written for too long.
     #[error("idle for too long")]
     Idle,
@@ -128,7 +131,8 @@ struct State {
     /// By opaque.
     pending: IndexMap<i32, oneshot::Sender<Result<Response, InvokeError>>>,
     next_opaque: i32,
-    close_asked: bool,
+    /// Why it shall end.
+    close_asked: Option<CloseReason>,
     ended: Option<Ended>,
 }
 
@@ -149,7 +153,7 @@ impl Peer {
             outbox: Outbox::default(),
             pending: IndexMap::new(),
             next_opaque: 0,
-            close_asked: false,
+            close_asked: None,
             ended: None,
         };
         Peer {
@@ -229,7 +233,17 @@ impl Peer {
 
     /// Asks for the end of the connection. What was queued is written if the socket takes it at once.
     pub fn close(&self) {
-        self.shared.lock().close_asked = true;
+        self.ask_for_close(CloseReason::Local);
+    }
+
+    /// Asks for the end of the connection, and that nothing that waits on it is delivered later: a request that was
+    /// tried again elsewhere, or an offset that was committed again since, must not arrive when the network is back.
+    pub(crate) fn give_up(&self) {
+        self.ask_for_close(CloseReason::GivenUp);
+    }
+
+    fn ask_for_close(&self, reason: CloseReason) {
+        self.shared.lock().close_asked.get_or_insert(reason);
         self.shared.task.wake();
     }
 
@@ -314,7 +328,7 @@ impl Peer {
     /// Whether the connection has ended or is about to.
     pub(crate) fn is_ending(&self) -> bool {
         let state = self.shared.lock();
-        state.close_asked || state.ended.is_some()
+        state.close_asked.is_some() || state.ended.is_some()
     }
 
     // ---- the side of the connection's task ----
@@ -333,18 +347,18 @@ impl Peer {
         self.shared.task.register(task);
     }
 
-    /// Moves what was sent to `output`. True if the end was asked for.
-    pub(crate) fn collect(&self, output: &mut Outbox) -> bool {
+    /// Moves what was sent to `output`. An error if the end was asked for.
+    pub(crate) fn collect(&self, output: &mut Outbox) -> Result<(), CloseReason> {
         let mut state = self.shared.lock();
         output.take(&mut state.outbox);
-        state.close_asked
+        state.close_asked.clone().map_or(Ok(()), Err)
     }
 
     /// Returns when the end of the connection is asked for. For the time before its task can look for itself.
     pub(crate) async fn close_asked(&self) {
         poll_fn(|cx| {
             self.register(cx.waker());
-            if self.shared.lock().close_asked { Poll::Ready(()) } else { Poll::Pending }
+            if self.shared.lock().close_asked.is_some() { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;
     }

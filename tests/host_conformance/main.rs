@@ -88,6 +88,7 @@ on_both_machines! {
         dropping_the_write_half_closes_it,
         nobody_listening_refuses,
         closing_with_unread_bytes_resets,
+        a_connection_given_up_is_reset,
         a_reader_that_is_slow_holds_up_the_writer,
         a_port_can_be_taken_once_and_is_freed,
         a_foreign_address_cannot_be_taken,

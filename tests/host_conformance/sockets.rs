@@ -114,6 +114,17 @@ pub async fn closing_with_unread_bytes_resets(host: Host, _dir: PathBuf) {
     assert!(matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset), "{error}");
 }
 
+pub async fn a_connection_given_up_is_reset(host: Host, _dir: PathBuf) {
+    let (client, mut server, _listener) = pair(&host).await;
+    let (read, mut write) = client.into_split();
+    write.write_all(b"ping").await.unwrap();
+    let mut ping = [0; 4];
+    server.read_exact(&mut ping).await.unwrap();
+    write.abort();
+    drop((read, write));
+    assert_eq!(server.read(&mut ping).await.unwrap_err().kind(), ErrorKind::ConnectionReset);
+}
+
 pub async fn a_reader_that_is_slow_holds_up_the_writer(host: Host, _dir: PathBuf) {
     const MORE_THAN_BUFFERS_HOLD: usize = 64 << 20;
     let (client, mut server, _listener) = pair(&host).await;

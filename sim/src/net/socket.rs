@@ -9,7 +9,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use host::machine::{Listener, Stream};
+use host::machine::{Listener, Stream, StreamWriter};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::{
@@ -120,9 +120,20 @@ impl Stream for SimStream {
         Ok(self.end.peer)
     }
 
-    fn into_split(self: Box<Self>) -> (Box<dyn AsyncRead + Send + Unpin>, Box<dyn AsyncWrite + Send + Unpin>) {
+    fn into_split(self: Box<Self>) -> (Box<dyn AsyncRead + Send + Unpin>, Box<dyn StreamWriter>) {
         let end = Arc::new(self.end);
         (Box::new(ReadHalf { end: Arc::clone(&end) }), Box::new(WriteHalf { end }))
+    }
+}
+
+impl StreamWriter for WriteHalf {
+    fn abort(&mut self) {
+        if self.end.life.is_alive() {
+            self.end.world.with(|core, now| {
+                let (net, mut io) = core.net(now);
+                net.abort(self.end.conn, self.end.end, &mut io);
+            });
+        }
     }
 }
 

@@ -145,6 +145,15 @@ impl Net {
         self.free_if_released(id);
     }
 
+    /// The application of an end gives the connection up: what was not delivered is forgotten, and RST goes out.
+    pub(super) fn abort(&mut self, id: ConnId, end: EndId, io: &mut Io<'_>) {
+        let Some(conn) = self.conn(id) else { return };
+        if conn.end(end).kernel != Kernel::Gone {
+            conn.forget(end, None, io);
+            self.send_reset(id, end, io);
+        }
+    }
+
     /// The machine of an end is without power: it knows nothing any more, and says nothing.
     pub(super) fn vanish(&mut self, id: ConnId, end: EndId, io: &mut Io<'_>) {
         let limit = self.retransmit_timeout;

@@ -346,6 +346,27 @@ fn what_a_cut_link_drops_arrives_late_and_in_order() {
 }
 
 #[test]
+fn what_waits_on_a_connection_given_up_never_arrives() {
+    for is_given_up in [false, true] {
+        on_pair(exact(), move |pair| async move {
+            let (near, mut far) = pair.connect().await;
+            let (read, mut write) = near.into_split();
+            let cuts = pair.stand.cut(pair.a, pair.b);
+            write.write_all(b"late").await.unwrap();
+            if is_given_up {
+                write.abort();
+            }
+            drop((read, write));
+            pair.stand.sleep(secs(5)).await;
+            pair.heal(cuts);
+            let mut late = [0; 4];
+            let arrived = pair.server.timeout(secs(30), far.read_exact(&mut late)).await;
+            assert_eq!(arrived.is_ok_and(|read| read.is_ok()), !is_given_up);
+        });
+    }
+}
+
+#[test]
 fn what_a_link_holds_arrives_at_once_when_it_lets_go() {
     on_pair(exact(), |pair| async move {
         let (mut near, mut far) = pair.connect().await;
