@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use memchr::memchr;
+
 const NAME_END: char = '\u{1}';
 const VALUE_END: char = '\u{2}';
 
@@ -51,9 +53,30 @@ impl Properties {
     /// lost page leaves. Empty names and values pass, since some clients write them.
     #[must_use]
     pub fn is_intact(encoded: &str) -> bool {
-        let pairs = encoded.strip_suffix(VALUE_END).unwrap_or(encoded);
-        encoded.is_empty()
-            || !encoded.ends_with('\0') && pairs.split(VALUE_END).all(|pair| pair.is_empty() || pair.contains(NAME_END))
+        let is_pair = |part: &str| part.is_empty() || memchr(NAME_END as u8, part.as_bytes()).is_some();
+        !encoded.ends_with('\0') && Properties::parts(encoded).all(is_pair)
+    }
+
+    /// The parts of a property string, without the separators behind them. Usually pairs; see
+    /// [`split_pair`](Properties::split_pair).
+    pub fn parts(encoded: &str) -> impl Iterator<Item = &str> {
+        let mut rest = encoded;
+        std::iter::from_fn(move || {
+            if rest.is_empty() {
+                return None;
+            }
+            let end = memchr(VALUE_END as u8, rest.as_bytes());
+            let part = &rest[..end.unwrap_or(rest.len())];
+            rest = end.map_or("", |end| &rest[end + 1..]);
+            Some(part)
+        })
+    }
+
+    /// Name and value of one part; `None` for what readers drop: no separator, an empty name or an empty value.
+    #[must_use]
+    pub fn split_pair(part: &str) -> Option<(&str, &str)> {
+        let end = memchr(NAME_END as u8, part.as_bytes())?;
+        Some((&part[..end], &part[end + 1..])).filter(|(name, value)| !name.is_empty() && !value.is_empty())
     }
 
     /// The property string, with the last separator.
@@ -77,12 +100,17 @@ impl Properties {
     /// As [`get`](Properties::get), on a borrowed property string.
     #[must_use]
     pub fn find<'a>(encoded: &'a str, name: &str) -> Option<&'a str> {
-        encoded.rsplit(VALUE_END).filter_map(split_pair).find(|&(found, _)| found == name).map(|(_, value)| value)
+        // Most names that are looked for are absent, and most parts have another length in front of the separator.
+        let value_of = |part: &'a str| {
+            let is_candidate = part.as_bytes().get(name.len()) == Some(&(NAME_END as u8));
+            is_candidate.then(|| Properties::split_pair(part)).flatten().filter(|(found, _)| *found == name)
+        };
+        Properties::parts(encoded).filter_map(value_of).last().map(|(_, value)| value)
     }
 
     /// All pairs in order, repeated names included.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.encoded.split(VALUE_END).filter_map(split_pair)
+        Properties::parts(&self.encoded).filter_map(Properties::split_pair)
     }
 
     /// Sets a property, replacing an older value of it.
@@ -120,7 +148,9 @@ impl Properties {
             return false;
         }
         let kept = std::mem::take(&mut self.encoded);
-        for (other, value) in kept.split(VALUE_END).filter_map(split_pair).filter(|&(other, _)| other != name) {
+        for (other, value) in
+            Properties::parts(&kept).filter_map(Properties::split_pair).filter(|&(other, _)| other != name)
+        {
             self.push(other, value);
         }
         true
@@ -139,11 +169,6 @@ impl fmt::Debug for Properties {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_map().entries(self.iter()).finish()
     }
-}
-
-/// Name and value of one pair; `None` for what readers drop: no separator, an empty name or an empty value.
-fn split_pair(pair: &str) -> Option<(&str, &str)> {
-    pair.split_once(NAME_END).filter(|(name, value)| !name.is_empty() && !value.is_empty())
 }
 
 #[cfg(test)]
