@@ -344,10 +344,11 @@ impl Tail {
     }
 
     fn take_offset(&mut self, topic: &str, queue_id: u32) -> u64 {
-        if !self.next_offsets.contains_key(topic) {
-            self.next_offsets.insert(topic.to_owned(), BTreeMap::new());
-        }
-        let next = self.next_offsets.get_mut(topic).expect("just inserted").entry(queue_id).or_insert(0);
+        let queues = match self.next_offsets.get_mut(topic) {
+            Some(queues) => queues,
+            None => self.next_offsets.entry(topic.to_owned()).or_default(),
+        };
+        let next = queues.entry(queue_id).or_insert(0);
         *next += 1;
         *next - 1
     }

@@ -69,6 +69,8 @@ pub(crate) enum Ended {
 pub(crate) fn read_run(bytes: &[u8], phy: u64, checks: Checks, delays: &DelayLevels) -> Run {
     let mut run = Run::default();
     let mut open: IndexMap<(&str, u32), usize> = IndexMap::new(); // Queue to its latest group.
+    let mut last_queue = None;
+    let mut latest = None; // Latest group of that queue.
     let mut at = 0;
     let mut records = 0;
     while at < bytes.len() && at < RUN_BYTES && records < RUN_RECORDS {
@@ -93,13 +95,19 @@ pub(crate) fn read_run(bytes: &[u8], phy: u64, checks: Checks, delays: &DelayLev
             continue;
         }
         let entry = CqEntry { phy: view.phy, size_bytes: view.size_bytes, tags_code: entry_tags_code(&view, delays) };
-        let latest = open.get(&(view.topic, view.queue_id)).map(|&index| &mut run.groups[index]);
-        match latest {
+        let queue = (view.topic, view.queue_id);
+        // Records of one producer tend to follow each other.
+        if last_queue != Some(queue) {
+            last_queue = Some(queue);
+            latest = open.get(&queue).copied();
+        }
+        match latest.map(|index| &mut run.groups[index]) {
             Some(group) if group.first.0 + group.entries.len() as u64 == view.queue_offset.0 => {
                 group.entries.push(entry);
             }
             _ => {
-                open.insert((view.topic, view.queue_id), run.groups.len());
+                latest = Some(run.groups.len());
+                open.insert(queue, run.groups.len());
                 run.groups.push(Group {
                     topic: view.topic.to_owned(),
                     queue_id: view.queue_id,
