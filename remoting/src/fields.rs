@@ -1,6 +1,6 @@
 //! The fields of a header as they travel: names and texts.
 
-use std::fmt;
+use std::{fmt, ops::Range};
 
 /// The extension fields of one frame, in the order they were written.
 ///
@@ -12,12 +12,29 @@ pub struct Fields {
     entries: Vec<Entry>,
 }
 
-/// One field: the name at `start`, the value right behind it.
+/// One field: where its name and its value lie in the text.
 #[derive(Clone, Copy)]
 struct Entry {
+    name: Span,
+    value: Span,
+}
+
+#[derive(Clone, Copy)]
+struct Span {
     start: u32,
-    name_len: u32,
-    value_len: u32,
+    end: u32,
+}
+
+impl Span {
+    fn new(range: Range<usize>) -> Span {
+        let index = |at: usize| u32::try_from(at).expect("frames end at 16 MiB");
+        Span { start: index(range.start), end: index(range.end) }
+    }
+
+    #[inline]
+    fn of(self, text: &str) -> &str {
+        &text[self.start as usize..self.end as usize]
+    }
 }
 
 impl Fields {
@@ -58,45 +75,32 @@ impl Fields {
 
     /// Adds a field behind the others.
     pub fn push(&mut self, name: &str, value: &str) {
-        self.push_with(name, |text| text.push_str(value));
-    }
-
-    /// Adds a field whose value `write` appends to the text.
-    pub(crate) fn push_with(&mut self, name: &str, write: impl FnOnce(&mut String)) {
-        let start = self.begin();
+        let start = self.text.len();
         self.text.push_str(name);
-        let value_start = self.begin();
-        write(&mut self.text);
-        self.end(start, value_start);
+        let name_end = self.text.len();
+        self.text.push_str(value);
+        self.add(start..name_end, name_end..self.text.len());
     }
 
-    // A codec that may fail half-way writes name and value to `text_mut` itself, between `begin` and `end`.
+    // A codec copies a whole header to `text_mut` first and then tells where in it the fields are: one copy for all.
 
-    pub(crate) fn begin(&self) -> usize {
-        self.text.len()
+    pub(crate) fn text(&self) -> &str {
+        &self.text
     }
 
     pub(crate) fn text_mut(&mut self) -> &mut String {
         &mut self.text
     }
 
-    pub(crate) fn end(&mut self, start: usize, value_start: usize) {
-        let index = |at: usize| u32::try_from(at).expect("frames end at 16 MiB");
-        self.entries.push(Entry {
-            start: index(start),
-            name_len: index(value_start - start),
-            value_len: index(self.text.len() - value_start),
-        });
+    /// Adds a field whose name and value lie in the text.
+    #[inline]
+    pub(crate) fn add(&mut self, name: Range<usize>, value: Range<usize>) {
+        self.entries.push(Entry { name: Span::new(name), value: Span::new(value) });
     }
 
-    /// Takes back what was written since `start`.
-    pub(crate) fn rewind(&mut self, start: usize) {
-        self.text.truncate(start);
-    }
-
+    #[inline]
     fn pair(&self, entry: Entry) -> (&str, &str) {
-        let name_end = (entry.start + entry.name_len) as usize;
-        (&self.text[entry.start as usize..name_end], &self.text[name_end..name_end + entry.value_len as usize])
+        (entry.name.of(&self.text), entry.value.of(&self.text))
     }
 }
 

@@ -124,7 +124,7 @@ macro_rules! integers {
             }
 
             fn write(&self, name: &'static str, fields: &mut Fields) {
-                fields.push_with(name, |text| push_integer(text, i64::from(*self)));
+                fields.push(name, itoa::Buffer::new().format(*self));
             }
         }
     )*};
@@ -197,25 +197,6 @@ impl<T: FieldType> FieldType for Option<T> {
             value.write(name, fields);
         }
     }
-}
-
-/// Appends a number in decimal digits; several times faster than `write!`.
-pub(crate) fn push_integer(text: &mut String, value: i64) {
-    let mut digits = [0u8; 20];
-    let mut at = digits.len();
-    let mut rest = value.unsigned_abs();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        if rest == 0 {
-            break;
-        }
-    }
-    if value < 0 {
-        text.push('-');
-    }
-    text.push_str(std::str::from_utf8(&digits[at..]).expect("digits are ASCII"));
 }
 
 pub(crate) fn unreadable(header: &'static str, field: &'static str, value: &str) -> HeaderError {

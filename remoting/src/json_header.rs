@@ -1,6 +1,6 @@
 //! The JSON form of a header, written and read without a document tree. Source: `spec/protocol.md` 1.2.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, ops::Range};
 
 use bytes::{BufMut, BytesMut};
 
@@ -8,7 +8,6 @@ use crate::{
     command::{RemotingCommand, SerializeType},
     fields::Fields,
     frame::FrameError,
-    header::push_integer,
     language::{Language, Version},
     payload::Payload,
 };
@@ -19,25 +18,14 @@ const DEPTH_MAX: usize = 64;
 // ---- writing ----
 
 pub(crate) fn encode(command: &RemotingCommand, output: &mut BytesMut) {
-    let mut digits = String::with_capacity(20);
-    let mut integer = |output: &mut BytesMut, value: i32| {
-        digits.clear();
-        push_integer(&mut digits, i64::from(value));
-        output.put_slice(digits.as_bytes());
-    };
-    output.reserve(160 + command.fields.len() * 32);
+    let mut digits = itoa::Buffer::new();
+    let mut integer = |output: &mut BytesMut, value: i32| output.put_slice(digits.format(value).as_bytes());
+    output.reserve(160 + command.fields.len() * 6 + command.fields.text().len());
     output.put_slice(b"{\"code\":");
     integer(output, command.code);
     if !command.fields.is_empty() {
         output.put_slice(b",\"extFields\":{");
-        for (at, (name, value)) in command.fields.iter().enumerate() {
-            if at > 0 {
-                output.put_u8(b',');
-            }
-            put_string(output, name);
-            output.put_u8(b':');
-            put_string(output, value);
-        }
+        put_fields(output, &command.fields);
         output.put_u8(b'}');
     }
     output.put_slice(b",\"flag\":");
@@ -50,17 +38,39 @@ pub(crate) fn encode(command: &RemotingCommand, output: &mut BytesMut) {
     output.put_slice(b",\"opaque\":");
     integer(output, command.opaque);
     if let Some(remark) = &command.remark {
-        output.put_slice(b",\"remark\":");
-        put_string(output, remark);
+        output.put_slice(b",\"remark\":\"");
+        put_escaped(output, remark);
+        output.put_u8(b'"');
     }
     output.put_slice(b",\"serializeTypeCurrentRPC\":\"JSON\",\"version\":");
     integer(output, command.version.0);
     output.put_u8(b'}');
 }
 
-fn put_string(output: &mut BytesMut, text: &str) {
-    const HEX: &[u8; 16] = b"0123456789abcdef";
+fn put_fields(output: &mut BytesMut, fields: &Fields) {
+    // Hardly any text needs escapes: one look at all of them spares a look at each.
+    let is_plain = find_special(fields.text().as_bytes(), true).is_none();
+    let put = |output: &mut BytesMut, text: &str| {
+        if is_plain {
+            output.put_slice(text.as_bytes());
+        } else {
+            put_escaped(output, text);
+        }
+    };
+    let mut before = &b"\""[..];
+    for (name, value) in fields.iter() {
+        output.put_slice(before);
+        put(output, name);
+        output.put_slice(b"\":\"");
+        put(output, value);
+        before = b"\",\"";
+    }
     output.put_u8(b'"');
+}
+
+/// Appends the inside of a string.
+fn put_escaped(output: &mut BytesMut, text: &str) {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
     let mut rest = text.as_bytes();
     while let Some(at) = find_special(rest, true) {
         output.put_slice(&rest[..at]);
@@ -78,12 +88,12 @@ fn put_string(output: &mut BytesMut, text: &str) {
         rest = &rest[at + 1..];
     }
     output.put_slice(rest);
-    output.put_u8(b'"');
 }
 
 /// Where the first byte is that ends the plain part of a string: `"`, `\` and, if asked for, a control character.
 ///
 /// Looks at eight bytes at a time, because every header goes through here.
+#[inline]
 fn find_special(bytes: &[u8], with_control: bool) -> Option<usize> {
     const fn each(byte: u8) -> u64 {
         u64::from_ne_bytes([byte; 8])
@@ -93,20 +103,19 @@ fn find_special(bytes: &[u8], with_control: bool) -> Option<usize> {
         word.wrapping_sub(each(limit)) & !word & each(0x80)
     }
     let is_special = |byte: u8| byte == b'"' || byte == b'\\' || (with_control && byte < 0x20);
-    let mut words = bytes.chunks_exact(8);
-    let mut at = 0;
-    for word in &mut words {
-        let word = u64::from_le_bytes(word.try_into().expect("chunks have eight bytes"));
+    let mut rest = bytes;
+    while let Some((word, behind)) = rest.split_first_chunk() {
+        let word = u64::from_le_bytes(*word);
         let mut flags = below(word ^ each(b'"'), 1) | below(word ^ each(b'\\'), 1);
         if with_control {
             flags |= below(word, 0x20);
         }
         if flags != 0 {
-            return Some(at + flags.trailing_zeros() as usize / 8);
+            return Some(bytes.len() - rest.len() + flags.trailing_zeros() as usize / 8);
         }
-        at += 8;
+        rest = behind;
     }
-    words.remainder().iter().position(|byte| is_special(*byte)).map(|rest| at + rest)
+    rest.iter().position(|byte| is_special(*byte)).map(|at| bytes.len() - rest.len() + at)
 }
 
 // ---- reading ----
@@ -114,7 +123,7 @@ fn find_special(bytes: &[u8], with_control: bool) -> Option<usize> {
 pub(crate) fn decode(header: &[u8]) -> Result<RemotingCommand, FrameError> {
     let text = std::str::from_utf8(header)
         .map_err(|error| FrameError::Header { at: error.valid_up_to(), problem: "not UTF-8" })?;
-    let mut reader = Reader { text, at: 0 };
+    let mut reader = Reader { text, at: 0, problem: "" };
     let mut command = RemotingCommand {
         serialize_type: SerializeType::Json,
         code: 0,
@@ -126,53 +135,50 @@ pub(crate) fn decode(header: &[u8]) -> Result<RemotingCommand, FrameError> {
         fields: Fields::new(),
         body: Payload::EMPTY,
     };
-    reader.object(|reader| {
-        let name = reader.name()?;
-        reader.colon()?;
-        match name.as_ref() {
-            "code" => command.code = reader.integer()?,
-            "flag" => command.flag = reader.integer()?,
-            "opaque" => command.opaque = reader.integer()?,
-            "version" => command.version = Version(reader.integer()?),
-            "language" => command.language = reader.language()?,
-            "remark" => command.remark = reader.optional_string()?.filter(|remark| !remark.is_empty()),
-            "extFields" => command.fields = reader.fields()?,
-            _ => reader.skip(0)?,
-        }
-        Ok(())
-    })?;
-    reader.blank();
-    if reader.at < text.len() { Err(reader.malformed("something behind the object")) } else { Ok(command) }
+    match reader.command(&mut command) {
+        Ok(()) => Ok(command),
+        Err(Malformed) => Err(FrameError::Header { at: reader.at, problem: reader.problem }),
+    }
 }
 
 /// Reads a header from front to back.
 struct Reader<'a> {
     text: &'a str,
     at: usize,
+    /// What is wrong at `at`, once something is.
+    problem: &'static str,
 }
 
+/// The reader has noted what is wrong. It stays where that is.
+///
+/// Without a size, so that what the many small steps return fits into registers.
+struct Malformed;
+
 impl<'a> Reader<'a> {
-    fn malformed(&self, problem: &'static str) -> FrameError {
-        FrameError::Header { at: self.at, problem }
+    #[cold]
+    fn malformed(&mut self, problem: &'static str) -> Malformed {
+        self.problem = problem;
+        Malformed
     }
 
+    #[inline]
     fn byte(&self) -> Option<u8> {
         self.text.as_bytes().get(self.at).copied()
     }
 
-    fn blank(&mut self) {
-        while self.byte().is_some_and(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r')) {
-            self.at += 1;
+    /// The next byte that is not blank; it stays.
+    #[inline]
+    fn peek(&mut self) -> Option<u8> {
+        loop {
+            match self.byte() {
+                Some(b' ' | b'\t' | b'\n' | b'\r') => self.at += 1,
+                other => return other,
+            }
         }
     }
 
-    /// The next byte that is not blank; it stays.
-    fn peek(&mut self) -> Option<u8> {
-        self.blank();
-        self.byte()
-    }
-
-    fn expect(&mut self, byte: u8, problem: &'static str) -> Result<(), FrameError> {
+    #[inline]
+    fn expect(&mut self, byte: u8, problem: &'static str) -> Result<(), Malformed> {
         if self.peek() != Some(byte) {
             return Err(self.malformed(problem));
         }
@@ -180,12 +186,37 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn colon(&mut self) -> Result<(), FrameError> {
+    #[inline]
+    fn colon(&mut self) -> Result<(), Malformed> {
         self.expect(b':', "expected `:`")
     }
 
+    /// The whole header.
+    fn command(&mut self, command: &mut RemotingCommand) -> Result<(), Malformed> {
+        self.object(|reader| {
+            let name = reader.string()?;
+            reader.colon()?;
+            match name.as_ref() {
+                "code" => command.code = reader.integer()?,
+                "flag" => command.flag = reader.integer()?,
+                "opaque" => command.opaque = reader.integer()?,
+                "version" => command.version = Version(reader.integer()?),
+                "language" => command.language = reader.language()?,
+                "remark" => command.remark = reader.optional_string()?.filter(|remark| !remark.is_empty()),
+                "extFields" => command.fields = reader.fields()?,
+                _ => reader.skip(0)?,
+            }
+            Ok(())
+        })?;
+        match self.peek() {
+            None => Ok(()),
+            Some(_) => Err(self.malformed("something behind the object")),
+        }
+    }
+
     /// Reads `{…}`, calling `member` at each name.
-    fn object(&mut self, mut member: impl FnMut(&mut Self) -> Result<(), FrameError>) -> Result<(), FrameError> {
+    #[inline]
+    fn object(&mut self, mut member: impl FnMut(&mut Self) -> Result<(), Malformed>) -> Result<(), Malformed> {
         self.expect(b'{', "expected an object")?;
         if self.peek() == Some(b'}') {
             self.at += 1;
@@ -204,75 +235,87 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn fields(&mut self) -> Result<Fields, FrameError> {
+    fn fields(&mut self) -> Result<Fields, Malformed> {
         if self.peek() == Some(b'n') {
             self.word()?;
             return Ok(Fields::new());
         }
-        let mut fields = Fields::with_capacity(16, 320);
+        let mut fields = Fields::with_capacity(16, self.text.len() + 128);
+        fields.text_mut().push_str(self.text);
         self.object(|reader| {
-            let start = fields.begin();
-            reader.string(fields.text_mut())?;
+            let name = reader.field_text(&mut fields)?;
             reader.colon()?;
-            let value_start = fields.begin();
-            if reader.field_value(fields.text_mut())? {
-                fields.end(start, value_start);
-            } else {
-                fields.rewind(start);
+            if reader.peek() == Some(b'"') {
+                let value = reader.field_text(&mut fields)?;
+                fields.add(name, value);
+                return Ok(());
+            }
+            let start = reader.at;
+            reader.skip(0)?;
+            if &reader.text[start..reader.at] != "null" {
+                fields.add(name, start..reader.at);
             }
             Ok(())
         })?;
         Ok(fields)
     }
 
-    /// Appends the text of a value to `out`: that of a string, or anything else as it stands. False for `null`.
-    fn field_value(&mut self, out: &mut String) -> Result<bool, FrameError> {
-        if self.peek() == Some(b'"') {
-            return self.string(out).map(|()| true);
-        }
+    /// Where the text of a string lies in that of `fields`, which starts with the whole header: in place, or behind it
+    /// if there were escapes.
+    #[inline]
+    fn field_text(&mut self, fields: &mut Fields) -> Result<Range<usize>, Malformed> {
+        self.expect(b'"', "expected a string")?;
         let start = self.at;
-        self.skip(0)?;
-        let value = &self.text[start..self.at];
-        out.push_str(value);
-        Ok(value != "null")
-    }
-
-    /// The name of a member; copied only if it has escapes.
-    fn name(&mut self) -> Result<Cow<'a, str>, FrameError> {
-        self.expect(b'"', "expected a string")?;
-        let rest = &self.text[self.at..];
-        match find_special(rest.as_bytes(), false) {
-            Some(length) if rest.as_bytes()[length] == b'"' => {
-                self.at += length + 1;
-                Ok(Cow::Borrowed(&rest[..length]))
-            }
-            _ => {
-                self.at -= 1;
-                let mut name = String::new();
-                self.string(&mut name)?;
-                Ok(Cow::Owned(name))
-            }
+        if self.plain()? == b'"' {
+            return Ok(start..self.at - 1);
         }
+        let out = fields.text_mut();
+        let out_start = out.len();
+        self.unescape(start, out)?;
+        Ok(out_start..out.len())
     }
 
-    /// Appends the text of a string to `out`.
-    fn string(&mut self, out: &mut String) -> Result<(), FrameError> {
+    /// The text of a string; copied only if it has escapes.
+    #[inline]
+    fn string(&mut self) -> Result<Cow<'a, str>, Malformed> {
         self.expect(b'"', "expected a string")?;
+        let start = self.at;
+        if self.plain()? == b'"' {
+            return Ok(Cow::Borrowed(&self.text[start..self.at - 1]));
+        }
+        let mut out = String::new();
+        self.unescape(start, &mut out)?;
+        Ok(Cow::Owned(out))
+    }
+
+    /// Passes over a part of a string that has no escapes, and over the quote or backslash behind it, which it gives.
+    #[inline]
+    fn plain(&mut self) -> Result<u8, Malformed> {
+        let rest = &self.text.as_bytes()[self.at..];
+        let Some(length) = find_special(rest, false) else {
+            return Err(self.malformed("a string without an end"));
+        };
+        self.at += length + 1;
+        Ok(rest[length])
+    }
+
+    /// Appends a string to `out` that began at `start` and whose first backslash was just passed.
+    fn unescape(&mut self, start: usize, out: &mut String) -> Result<(), Malformed> {
+        out.push_str(&self.text[start..self.at - 1]);
         loop {
-            let rest = &self.text.as_bytes()[self.at..];
-            let length = find_special(rest, false).ok_or_else(|| self.malformed("a string without an end"))?;
-            out.push_str(&self.text[self.at..self.at + length]);
-            self.at += length + 1;
-            if rest[length] == b'"' {
-                return Ok(());
-            }
             let unescaped = self.escape()?;
             out.push(unescaped);
+            let start = self.at;
+            let end = self.plain()?;
+            out.push_str(&self.text[start..self.at - 1]);
+            if end == b'"' {
+                return Ok(());
+            }
         }
     }
 
     /// The character behind a backslash.
-    fn escape(&mut self) -> Result<char, FrameError> {
+    fn escape(&mut self) -> Result<char, Malformed> {
         let escape = self.byte().ok_or_else(|| self.malformed("a string without an end"))?;
         let unescaped = match escape {
             b'"' | b'\\' | b'/' | b'\'' => char::from(escape),
@@ -292,7 +335,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The character of `XXXX` or, for a surrogate pair, of `XXXX\uXXXX`. Half a pair becomes U+FFFD.
-    fn unicode(&mut self) -> Result<char, FrameError> {
+    fn unicode(&mut self) -> Result<char, Malformed> {
         let first = self.hex4()?;
         if (0xd800..0xdc00).contains(&first) && self.text[self.at..].starts_with("\\u") {
             let back = self.at;
@@ -307,7 +350,7 @@ impl<'a> Reader<'a> {
         Ok(char::from_u32(first).unwrap_or(char::REPLACEMENT_CHARACTER))
     }
 
-    fn hex4(&mut self) -> Result<u32, FrameError> {
+    fn hex4(&mut self) -> Result<u32, Malformed> {
         let digits = self.text.as_bytes().get(self.at..self.at + 4).ok_or_else(|| self.malformed("short escape"))?;
         let value = digits.iter().try_fold(0, |value, digit| Some(value << 4 | char::from(*digit).to_digit(16)?));
         let value = value.ok_or_else(|| self.malformed("expected four hex digits"))?;
@@ -316,7 +359,7 @@ impl<'a> Reader<'a> {
     }
 
     /// An integer of 32 bits, also in quotes; `null` is 0.
-    fn integer(&mut self) -> Result<i32, FrameError> {
+    fn integer(&mut self) -> Result<i32, Malformed> {
         let quoted = self.peek() == Some(b'"');
         self.at += usize::from(quoted);
         let word = self.word()?;
@@ -329,28 +372,24 @@ impl<'a> Reader<'a> {
     }
 
     /// A name or a number.
-    fn language(&mut self) -> Result<Option<Language>, FrameError> {
+    fn language(&mut self) -> Result<Option<Language>, Malformed> {
         if self.peek() == Some(b'"') {
-            let mut name = String::new();
-            self.string(&mut name)?;
-            return Ok(Language::from_name(&name));
+            return Ok(Language::from_name(&self.string()?));
         }
         Ok(self.word()?.parse().ok().and_then(Language::from_code))
     }
 
-    fn optional_string(&mut self) -> Result<Option<String>, FrameError> {
+    fn optional_string(&mut self) -> Result<Option<String>, Malformed> {
         if self.peek() == Some(b'n') {
             self.word()?;
             return Ok(None);
         }
-        let mut text = String::new();
-        self.string(&mut text)?;
-        Ok(Some(text))
+        Ok(Some(self.string()?.into_owned()))
     }
 
     /// A number, `true`, `false` or `null`.
-    fn word(&mut self) -> Result<&'a str, FrameError> {
-        self.blank();
+    fn word(&mut self) -> Result<&'a str, Malformed> {
+        self.peek();
         let rest = &self.text[self.at..];
         let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.');
         let length = rest.bytes().take_while(is_part).count();
@@ -364,14 +403,14 @@ impl<'a> Reader<'a> {
     }
 
     /// Passes over any value.
-    fn skip(&mut self, depth: usize) -> Result<(), FrameError> {
+    fn skip(&mut self, depth: usize) -> Result<(), Malformed> {
         if depth > DEPTH_MAX {
             return Err(self.malformed("nested too deeply"));
         }
         match self.peek() {
-            Some(b'"') => self.string(&mut String::new()),
+            Some(b'"') => self.string().map(|_| ()),
             Some(b'{') => self.object(|reader| {
-                reader.string(&mut String::new())?;
+                reader.string()?;
                 reader.colon()?;
                 reader.skip(depth + 1)
             }),
@@ -380,7 +419,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn array(&mut self, depth: usize) -> Result<(), FrameError> {
+    fn array(&mut self, depth: usize) -> Result<(), Malformed> {
         self.at += 1;
         if self.peek() == Some(b']') {
             self.at += 1;
