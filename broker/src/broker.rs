@@ -10,7 +10,7 @@ use std::{
 use host::{Host, task::TaskGroup};
 use message::UniqueIds;
 use remoting::{
-    Handler, ListenError, Peer, Server, ServerConfig,
+    Handler, ListenError, Peer, SendFailureResponseHeader, Server, ServerConfig,
     body::{ConsumerOffsetTable, DelayOffsetTable, SubscriptionGroupWrapper},
 };
 use store::{Store, StoreError, config_file::ConfigFile};
@@ -334,6 +334,7 @@ fn sends(
         locks,
         figures: Arc::clone(figures),
         properties: BrokerProperties::new(&config.region, config.trace_on, &config.cluster),
+        marks: SendFailureResponseHeader { msg_region: Some(config.region.clone()), trace_on: Some(config.trace_on) },
         identity: Arc::clone(identity),
         unique_ids: unique_ids(host, config),
         rng: Mutex::new(host.rng("broker.send")),

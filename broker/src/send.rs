@@ -56,6 +56,8 @@ pub(crate) struct Sends {
     pub(crate) locks: Arc<QueueLocks>,
     pub(crate) figures: Arc<Figures>,
     pub(crate) properties: BrokerProperties,
+    /// What every answer says of this broker.
+    pub(crate) marks: SendFailureResponseHeader,
     /// Whose address stands in records and ids.
     pub(crate) identity: Arc<Identity>,
     pub(crate) unique_ids: UniqueIds,
@@ -152,7 +154,7 @@ impl Sends {
     fn stored(self: &Arc<Self>, ready: Ready, put: Put) -> Reply {
         if !ready.waits || self.store.durability(put.end()).now().is_some_and(|flushed| flushed == store::Flushed::Done)
         {
-            return Reply::Now(self.success(&ready, put));
+            return Reply::Now(self.success(ready, put));
         }
         let this = Arc::clone(self);
         Reply::later(async move { this.confirm(ready, put).await })
@@ -160,8 +162,9 @@ impl Sends {
 
     /// The answer to a message that was appended, when it is as durable as its sender wants.
     async fn confirm(&self, ready: Ready, put: Put) -> Response {
-        let response = self.success(&ready, put);
-        if !ready.waits {
+        let waits = ready.waits;
+        let response = self.success(ready, put);
+        if !waits {
             return response;
         }
         match failure::flushed(self.store.durability(put.end()).await) {
@@ -170,13 +173,13 @@ impl Sends {
         }
     }
 
-    fn success(&self, ready: &Ready, put: Put) -> Response {
+    fn success(&self, ready: Ready, put: Put) -> Response {
         self.figures.put(1);
-        self.accept(SendMessageResponseHeader {
+        self.accept(&SendMessageResponseHeader {
             msg_id: OffsetMessageId { store_host: self.identity.address(), phy: put.phy }.to_string(),
             queue_id: wire(ready.told_queue),
             queue_offset: i64::try_from(put.queue_offset.0).expect("a queue offset fits 63 bits"),
-            transaction_id: Some(ready.unique_id.clone()),
+            transaction_id: Some(ready.unique_id),
             batch_uniq_id: None,
             recall_handle: None,
             msg_region: None,
@@ -263,7 +266,7 @@ impl Sends {
             .map(|put| OffsetMessageId { store_host: self.identity.address(), phy: put.phy }.to_string())
             .collect();
         let first = puts.first().expect("a batch that was stored has a message");
-        self.accept(SendMessageResponseHeader {
+        self.accept(&SendMessageResponseHeader {
             msg_id: ids.join(","),
             queue_id: wire(queue),
             queue_offset: i64::try_from(first.queue_offset.0).expect("a queue offset fits 63 bits"),
@@ -446,22 +449,14 @@ impl Sends {
         u32::try_from(rng.below(u64::from(count.max(1)))).expect("below a u32")
     }
 
-    fn accept(&self, header: SendMessageResponseHeader) -> Response {
-        let header = SendMessageResponseHeader {
-            msg_region: Some(self.config.region.clone()),
-            trace_on: Some(self.config.trace_on),
-            ..header
-        };
-        Response::success().with_header(&header)
+    fn accept(&self, header: &SendMessageResponseHeader) -> Response {
+        Response::success().with_header(header).with_header(&self.marks)
     }
 
     /// Region and trace switch stand in failures too.
     fn refuse(&self, refused: Response) -> Response {
         self.figures.put_failed();
-        refused.with_header(&SendFailureResponseHeader {
-            msg_region: Some(self.config.region.clone()),
-            trace_on: Some(self.config.trace_on),
-        })
+        refused.with_header(&self.marks)
     }
 }
 

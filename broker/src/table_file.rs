@@ -1,6 +1,13 @@
 //! A file that follows a table in memory.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use host::Host;
 use serde::Serialize;
@@ -20,6 +27,8 @@ pub(crate) struct TableFile {
     /// The last change of the table.
     wanted: watch::Sender<u64>,
     written: watch::Sender<Written>,
+    /// As in `written`, for those who only look: every send does.
+    durable: AtomicU64,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -45,7 +54,11 @@ pub(crate) enum SaveError {
 impl TableFile {
     /// A file that has the table as it is now, which is change 0.
     pub(crate) fn new() -> TableFile {
-        TableFile { wanted: watch::Sender::new(0), written: watch::Sender::new(Written::default()) }
+        TableFile {
+            wanted: watch::Sender::new(0),
+            written: watch::Sender::new(Written::default()),
+            durable: AtomicU64::new(0),
+        }
     }
 
     /// The table changed: `revision` counts the changes.
@@ -64,7 +77,7 @@ impl TableFile {
 
     /// Whether the file has the change.
     pub(crate) fn is_saved(&self, revision: u64) -> bool {
-        revision <= self.written.borrow().durable
+        revision <= self.durable.load(Ordering::Acquire)
     }
 
     /// Ends when the file has the change.
@@ -96,6 +109,7 @@ impl TableFile {
             written.tried = revision;
             if error.is_none() {
                 written.durable = revision;
+                self.durable.store(revision, Ordering::Release);
             }
             written.error.clone_from(&error);
         });

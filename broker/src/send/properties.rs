@@ -54,7 +54,8 @@ impl BrokerProperties {
             is_transaction: false,
             is_timer: false,
         };
-        for (name, value) in pairs(sent) {
+        for part in Properties::parts(sent) {
+            let Some((name, value)) = Properties::split_pair(part) else { continue };
             match name {
                 property::WAIT_STORE => {
                     result.waits = !value.eq_ignore_ascii_case("false");
@@ -69,17 +70,12 @@ impl BrokerProperties {
                 }
                 _ => {}
             }
-            push(&mut result.stored, name, value);
+            result.stored.push_str(part);
+            result.stored.push('\u{2}');
         }
         result.stored.push_str(&self.added);
         result
     }
-}
-
-/// The pairs of a property string, without those that readers drop.
-fn pairs(encoded: &str) -> impl Iterator<Item = (&str, &str)> {
-    let pairs = encoded.split('\u{2}').filter_map(|pair| pair.split_once('\u{1}'));
-    pairs.filter(|(name, value)| !name.is_empty() && !value.is_empty())
 }
 
 /// Adds a pair to a property string. Empty values, which readers drop, are left out.
@@ -92,7 +88,7 @@ pub(crate) fn push(encoded: &mut String, name: &str, value: &str) {
 /// A property string with some properties replaced, or dropped where the new value is `None`.
 pub(crate) fn with(encoded: &str, changes: &[(&str, Option<&str>)]) -> String {
     let mut changed = String::with_capacity(encoded.len() + 64);
-    for (name, value) in pairs(encoded) {
+    for (name, value) in Properties::parts(encoded).filter_map(Properties::split_pair) {
         if changes.iter().all(|(other, _)| *other != name) {
             push(&mut changed, name, value);
         }
