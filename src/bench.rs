@@ -4,7 +4,7 @@
 //! The broker and the floor are child processes of this binary, so neither shares an allocator or an address space
 //! with the load. They are measured in turn, run after run, and the medians are compared: a noisy machine disturbs
 //! both alike. The floor (`bench/floor.rs`) reads frames, copies `opaque` and answers bytes that it made beforehand;
-//! what the broker needs beyond that is the price of being a broker.
+//! what the broker needs beyond that is the price of being a broker. A second floor also batches its answers.
 #![expect(clippy::disallowed_methods, reason = "measures real processes on a real machine")]
 
 mod floor;
@@ -20,6 +20,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use comfy_table::{CellAlignment, Table};
 
+use floor::Answering;
 use load::Shape;
 use server::Server;
 use template::Form;
@@ -84,13 +85,16 @@ struct FloorArguments {
     /// Encoding of the headers.
     #[arg(long, value_enum)]
     header: Form,
+    /// When answers are written.
+    #[arg(long, value_enum, default_value_t = Answering::Each)]
+    answers: Answering,
 }
 
 /// Measures what was asked for.
 pub fn main(arguments: BenchCommand) -> ExitCode {
     let result = match arguments.real {
         Some(RealBench::Broker(broker)) => measure(&broker).map(|report| report.print(broker.json)),
-        Some(RealBench::Floor(floor)) => floor::serve(floor.header),
+        Some(RealBench::Floor(floor)) => floor::serve(floor.header, floor.answers),
         #[cfg(feature = "sim")]
         None => return crate::stand::bench(&arguments.simulated),
         #[cfg(not(feature = "sim"))]
@@ -113,18 +117,19 @@ struct Figures {
     p99: Duration,
 }
 
-/// One load on both servers.
+/// One load on all servers.
 #[derive(Debug)]
 struct Comparison {
     name: String,
     broker: Figures,
     floor: Figures,
+    batching_floor: Figures,
 }
 
 impl Comparison {
-    /// Which part of the floor's messages the broker takes.
-    fn share(&self) -> f64 {
-        self.broker.per_second / self.floor.per_second
+    /// Which part of a floor's messages the broker takes.
+    fn share_of(&self, floor: Figures) -> f64 {
+        self.broker.per_second / floor.per_second
     }
 }
 
@@ -144,7 +149,8 @@ fn measure(arguments: &BrokerArguments) -> Result<Report, BoxError> {
     let time = Duration::from_millis(arguments.millis.into());
 
     let broker = Server::broker()?;
-    let floor = Server::floor(arguments.header)?;
+    let floor = Server::floor(arguments.header, Answering::Each)?;
+    let batching_floor = Server::floor(arguments.header, Answering::Batched)?;
     std::thread::sleep(Duration::from_secs(1)); // Idle means idle: what a start does is over by then.
     let idle_bytes = broker.resident_bytes();
 
@@ -153,12 +159,15 @@ fn measure(arguments: &BrokerArguments) -> Result<Report, BoxError> {
         (format!("pipelined, {} connections x {}", arguments.connections, arguments.pipeline), pipelined),
         ("one in flight".to_owned(), single),
     ] {
-        let (mut of_broker, mut of_floor) = (Vec::new(), Vec::new());
+        let servers = [&broker, &floor, &batching_floor];
+        let mut outcomes = [const { Vec::new() }; 3];
         for _ in 0..arguments.runs {
-            of_broker.push(load::run(broker.address(), arguments.header, body_bytes, shape, time)?);
-            of_floor.push(load::run(floor.address(), arguments.header, body_bytes, shape, time)?);
+            for (server, outcomes) in servers.iter().zip(&mut outcomes) {
+                outcomes.push(load::run(server.address(), arguments.header, body_bytes, shape, time)?);
+            }
         }
-        comparisons.push(Comparison { name, broker: medians(&of_broker), floor: medians(&of_floor) });
+        let [broker, floor, batching_floor] = outcomes.map(|outcomes| medians(&outcomes));
+        comparisons.push(Comparison { name, broker, floor, batching_floor });
     }
     let about = format!(
         "sends of {} bytes with {} headers, medians of {} alternating runs of {} ms",
@@ -200,12 +209,15 @@ impl Report {
                 "p99Micros": figures.p99.as_micros() as u64,
             })
         };
+        let share = |comparison: &Comparison, floor| (comparison.share_of(floor) * 1000.0).round() / 1000.0;
         let comparisons = self.comparisons.iter().map(|comparison| {
             serde_json::json!({
                 "load": comparison.name,
                 "broker": figures(comparison.broker),
                 "floor": figures(comparison.floor),
-                "share": (comparison.share() * 1000.0).round() / 1000.0,
+                "batchingFloor": figures(comparison.batching_floor),
+                "share": share(comparison, comparison.floor),
+                "shareOfBatchingFloor": share(comparison, comparison.batching_floor),
             })
         });
         serde_json::json!({
@@ -220,11 +232,13 @@ impl fmt::Display for Report {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut table = Table::new();
         table.load_style(comfy_table::presets::NOTHING);
-        table.set_header(["load", "server", "msg/s", "p50", "p99", "of the floor"]);
+        table.set_header(["load", "server", "msg/s", "p50", "p99", "broker to floor"]);
         for comparison in &self.comparisons {
+            let share = |floor| format!("{:.0} %", comparison.share_of(floor) * 100.0);
             let rows = [
-                ("broker", comparison.broker, format!("{:.0} %", comparison.share() * 100.0)),
-                ("floor", comparison.floor, String::new()),
+                ("broker", comparison.broker, String::new()),
+                ("floor", comparison.floor, share(comparison.floor)),
+                ("batching floor", comparison.batching_floor, share(comparison.batching_floor)),
             ];
             for (server, figures, share) in rows {
                 let name = if server == "broker" { comparison.name.as_str() } else { "" };

@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use super::BoxError;
+use super::floor::Answering;
 use super::template::Form;
 
 /// How often, and with which pause, a server is asked whether it listens.
@@ -45,10 +46,11 @@ impl Server {
         Ok(server)
     }
 
-    /// The floor, in the same kind of process.
-    pub fn floor(form: Form) -> Result<Server, BoxError> {
+    /// A floor, in the same kind of process.
+    pub fn floor(form: Form, answering: Answering) -> Result<Server, BoxError> {
         let mut command = Command::new(std::env::current_exe()?);
-        command.args(["bench", "floor", "--header", &form.to_string()]).stdin(Stdio::null()).stdout(Stdio::piped());
+        command.args(["bench", "floor", "--header", &form.to_string(), "--answers", &answering.to_string()]);
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
         let mut process = command.spawn()?;
         let output = process.stdout.take().ok_or("the floor has a standard output")?;
         let mut line = String::new();
