@@ -9,7 +9,7 @@ mod verify;
 
 use std::{
     fs,
-    io::{BufWriter, Write},
+    io::{BufWriter, IsTerminal as _, Write},
     path::{Path, PathBuf},
     process::ExitCode,
     time::Instant,
@@ -168,7 +168,7 @@ pub fn read_scenario(path: &Path) -> Result<Scenario, Problem> {
     let text = fs::read_to_string(path).map_err(|error| Problem::Other(format!("cannot read {shown}: {error}")))?;
     Scenario::parse(&shown, &text).map_err(|error| {
         let mut diagnostic = String::new();
-        let handler = match std::io::IsTerminal::is_terminal(&std::io::stderr()) {
+        let handler = match std::io::stderr().is_terminal() {
             true => GraphicalReportHandler::new(),
             false => GraphicalReportHandler::new_themed(miette::GraphicalTheme::unicode_nocolor()),
         };
@@ -212,7 +212,8 @@ fn run_one(arguments: &RunArguments) -> Result<Verdict, Problem> {
     if arguments.json {
         println!("{}", shown.json());
     } else {
-        print!("{}", shown.text());
+        let colours = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+        print!("{}", shown.text(colours));
     }
     Ok(judgement.verdict)
 }

@@ -65,8 +65,8 @@ impl Report {
 pub struct Findings {
     /// One report per checker, in the order of [`crate::scenario::CHECKERS`].
     pub reports: Vec<Report>,
-    /// Messages that a group may lawfully miss, with the reason.
-    pub legally_lost: BTreeMap<(String, MessageId), String>,
+    /// Messages that a group may lawfully miss: why, and the records that show it.
+    pub legally_lost: BTreeMap<(String, MessageId), Violation>,
     /// Messages that a group should have finished and did not, lawfully or not.
     pub missing: BTreeSet<(String, MessageId)>,
     /// How often things happened, by the names of [`crate::scenario::COUNTS`].
@@ -98,7 +98,7 @@ fn lost_and_unread(
     facts: &Facts<'_>,
     logs: &Logs,
     history: &History,
-) -> (Report, Report, BTreeMap<(String, MessageId), String>, Missing) {
+) -> (Report, Report, BTreeMap<(String, MessageId), Violation>, Missing) {
     let (mut lost, mut unread) = (Report::new("lost"), Report::new("unread"));
     let (mut legal, mut missing) = (BTreeMap::new(), BTreeSet::new());
     for (&message, sent) in &facts.sends {
@@ -116,14 +116,15 @@ fn lost_and_unread(
                 witness.extend([last.index].into_iter().chain(last.done.map(|(index, _)| index)));
                 if let Some(crash) = last.nacked_at().and_then(|at| logs.cache_lost_anywhere_after(at)) {
                     witness.push(crash);
-                    legal.insert(key, "its retry was only promised to caches".to_owned());
+                    legal.insert(key, lawfully("its retry was only promised to caches", witness));
                     continue;
                 }
             }
             let queue = history.queue(stored.queue);
             match logs.fate(stored.queue, stored.ok, stored.phy, history) {
                 Fate::Kept if offset_was_used(facts, logs, history, group, message, stored) => {
-                    legal.insert(key, "its offset had been used by a message that was lost with a cache".to_owned());
+                    let why = "its offset had been used by a message that was lost with a cache";
+                    legal.insert(key, lawfully(why, witness));
                 }
                 Fate::Kept => unread.violation(
                     format!(
@@ -134,10 +135,11 @@ fn lost_and_unread(
                 ),
                 Fate::Deleted(at) => {
                     witness.push(at);
-                    legal.insert(key, "its log file was deleted to free the disk".to_owned());
+                    legal.insert(key, lawfully("its log file was deleted to free the disk", witness));
                 }
-                Fate::LegallyLost(_) => {
-                    legal.insert(key, "it was only promised to a cache that lost power".to_owned());
+                Fate::LegallyLost(records) => {
+                    witness.extend(records);
+                    legal.insert(key, lawfully("it was only promised to a cache that lost power", witness));
                 }
                 Fate::Lost(records) => {
                     witness.extend(records);
@@ -151,6 +153,11 @@ fn lost_and_unread(
         }
     }
     (lost, unread, legal, missing)
+}
+
+fn lawfully(why: &str, mut witness: Vec<usize>) -> Violation {
+    witness.sort_unstable();
+    Violation { what: why.to_owned(), witness }
 }
 
 /// Whether the group had been given another message at this queue and offset, one that a broker which promises caches

@@ -108,6 +108,21 @@ pub enum Down {
     Panic,
 }
 
+impl Down {
+    /// Its name in histories.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Down::Kill => "kill",
+            Down::PowerLoss => "power-loss",
+            Down::Stop => "stop",
+            Down::StopKilled => "stop-killed",
+            Down::Exit => "exit",
+            Down::Panic => "panic",
+        }
+    }
+}
+
 /// What happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
@@ -184,6 +199,66 @@ pub enum Event {
     Pending(String),
     /// Everything had come to an end.
     Converged,
+}
+
+impl Event {
+    /// The name of its kind, as in the lines of a history.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Event::Phase(_) => "phase",
+            Event::NodeUp => "node.up",
+            Event::NodeDown(..) => "node.down",
+            Event::DiskCrash { .. } => "disk.crash",
+            Event::FaultBegin(..) => "fault.begin",
+            Event::FaultEnd(_) => "fault.end",
+            Event::SendInvoke(..) => "send.invoke",
+            Event::SendOk(..) => "send.ok",
+            Event::SendFail(..) => "send.fail",
+            Event::SendInfo(..) => "send.info",
+            Event::Deliver { .. } => "deliver",
+            Event::Ack(..) => "ack",
+            Event::Nack(..) => "nack",
+            Event::Commit { .. } => "commit",
+            Event::Assign(_) => "assign",
+            Event::Revoke(_) => "revoke",
+            Event::Append(_) => "append",
+            Event::Flush(_) => "flush",
+            Event::Recover(_) => "recover",
+            Event::Truncate(_) => "truncate",
+            Event::Delete(_) => "delete",
+            Event::Point(..) => "point",
+            Event::Panic(..) => "panic",
+            Event::Pending(_) => "pending",
+            Event::Converged => "converged",
+        }
+    }
+
+    /// The message of the workload that it is about.
+    #[must_use]
+    pub fn message(&self) -> Option<MessageId> {
+        match self {
+            Event::SendInvoke(message, _)
+            | Event::SendOk(message, ..)
+            | Event::SendFail(message, _)
+            | Event::SendInfo(message, _) => Some(*message),
+            Event::Deliver { message, .. } | Event::Ack(message, ..) | Event::Nack(message, ..) => *message,
+            _ => None,
+        }
+    }
+
+    /// The queue that it is about.
+    #[must_use]
+    pub fn queue(&self) -> Option<QueueRef> {
+        match self {
+            Event::SendOk(_, queue, ..)
+            | Event::Deliver { queue, .. }
+            | Event::Ack(_, queue, _)
+            | Event::Nack(_, queue, _)
+            | Event::Commit { queue, .. } => Some(*queue),
+            _ => None,
+        }
+    }
 }
 
 /// One record.

@@ -17,6 +17,7 @@ pub mod checkers;
 pub mod disk;
 pub mod fates;
 pub mod history;
+pub mod life;
 pub mod net;
 pub mod plan;
 pub mod run;

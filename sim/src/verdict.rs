@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::{
-    history::{Down, Event},
+    history::{Down, Event, History},
     run::Finished,
     scenario::{
         Scenario,
@@ -30,6 +30,17 @@ pub enum Verdict {
     Opportunity = 15,
 }
 
+/// All verdicts, in the order of their exit codes.
+const VERDICTS: [Verdict; 7] = [
+    Verdict::Pass,
+    Verdict::Safety,
+    Verdict::Liveness,
+    Verdict::Panic,
+    Verdict::Nondeterminism,
+    Verdict::Limit,
+    Verdict::Opportunity,
+];
+
 impl Verdict {
     /// The exit code.
     #[must_use]
@@ -54,16 +65,54 @@ impl Verdict {
     /// The verdict of this exit code.
     #[must_use]
     pub fn from_exit_code(code: i32) -> Option<Verdict> {
-        let all = [
-            Verdict::Pass,
-            Verdict::Safety,
-            Verdict::Liveness,
-            Verdict::Panic,
-            Verdict::Nondeterminism,
-            Verdict::Limit,
-            Verdict::Opportunity,
-        ];
-        all.into_iter().find(|verdict| i32::from(verdict.exit_code()) == code)
+        VERDICTS.into_iter().find(|verdict| i32::from(verdict.exit_code()) == code)
+    }
+
+    /// The verdict of this name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Verdict> {
+        VERDICTS.into_iter().find(|verdict| verdict.name() == name)
+    }
+
+    /// How grave it is, 0 the gravest: panics before limits before safety before liveness before missing
+    /// opportunities.
+    #[must_use]
+    pub fn gravity(self) -> u8 {
+        match self {
+            Verdict::Panic => 0,
+            Verdict::Limit => 1,
+            Verdict::Nondeterminism => 2,
+            Verdict::Safety => 3,
+            Verdict::Liveness => 4,
+            Verdict::Opportunity => 5,
+            Verdict::Pass => 6,
+        }
+    }
+}
+
+/// One thing that is wrong with a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// What it makes of the run.
+    pub verdict: Verdict,
+    /// What it is about, the same in every run that fails in this way: the name of a checker or of a bound, or `panic`,
+    /// `exit`, `aborted`.
+    pub about: String,
+    /// The whole of it, in one line.
+    pub what: String,
+    /// The records that show it, in order.
+    pub witness: Vec<usize>,
+}
+
+impl Problem {
+    fn of(verdict: Verdict, about: &str, what: String) -> Problem {
+        Problem { verdict, about: about.to_owned(), what, witness: Vec::new() }
+    }
+
+    /// The kinds of records that show it, each once, in order of their names.
+    #[must_use]
+    pub fn witness_kinds(&self, history: &History) -> BTreeSet<&'static str> {
+        self.witness.iter().map(|&index| history.records[index].event.kind()).collect()
     }
 }
 
@@ -74,45 +123,38 @@ pub struct Judgement {
     pub verdict: Verdict,
     /// Checkers that found more than the scenario allows.
     pub violated: BTreeSet<&'static str>,
-    /// Everything that is wrong, the gravest first, one line each.
-    pub problems: Vec<(Verdict, String)>,
+    /// Everything that is wrong, the gravest first.
+    pub problems: Vec<Problem>,
+    /// What would be wrong, had the scenario not expected it to fail.
+    pub expected: Vec<Problem>,
 }
 
 /// Judges a run.
 #[must_use]
 pub fn judge(scenario: &Scenario, run: &Finished) -> Judgement {
-    let mut problems: Vec<(Verdict, String)> = Vec::new();
+    let mut problems = Vec::new();
     if let Some(why) = &run.aborted {
-        problems.push((Verdict::Limit, why.clone()));
+        problems.push(Problem::of(Verdict::Limit, "aborted", why.clone()));
     }
     problems.extend(deaths(run));
     let violated = checkers(scenario, run, &mut problems);
     let bound = scenario.expect.bounds.get("legally-lost");
-    let legal = run.findings.legally_lost.len() as u64;
-    if let Some(bound) = bound.filter(|bound| !holds(bound, legal)) {
-        problems.push((Verdict::Safety, format!("legally-lost: {legal}, expected {} to {}", bound.least, bound.most)));
+    let legal = &run.findings.legally_lost;
+    if let Some(bound) = bound.filter(|bound| !holds(bound, legal.len() as u64)) {
+        let first = legal.values().next().map(|first| first.witness.clone());
+        let what = format!("legally-lost: {}, expected {} to {}", legal.len(), bound.least, bound.most);
+        let witness = first.unwrap_or_default();
+        problems.push(Problem { witness, ..Problem::of(Verdict::Safety, "legally-lost", what) });
     }
     problems.extend(convergence(scenario, run));
     problems.extend(opportunities(scenario, run));
-    if let Some(expected) = &scenario.expect.fails {
-        problems = expected_failure(expected, &violated, problems);
+    problems.sort_by_key(|problem| problem.verdict.gravity());
+    let mut expected = Vec::new();
+    if let Some(checker) = &scenario.expect.fails {
+        (problems, expected) = expected_failure(checker, &violated, problems);
     }
-    problems.sort_by_key(|(verdict, _)| gravity(*verdict));
-    let verdict = problems.first().map_or(Verdict::Pass, |(verdict, _)| *verdict);
-    Judgement { verdict, violated, problems }
-}
-
-/// Panics before limits before safety before liveness before missing opportunities.
-fn gravity(verdict: Verdict) -> u8 {
-    match verdict {
-        Verdict::Panic => 0,
-        Verdict::Limit => 1,
-        Verdict::Nondeterminism => 2,
-        Verdict::Safety => 3,
-        Verdict::Liveness => 4,
-        Verdict::Opportunity => 5,
-        Verdict::Pass => 6,
-    }
+    let verdict = problems.first().map_or(Verdict::Pass, |problem| problem.verdict);
+    Judgement { verdict, violated, problems, expected }
 }
 
 fn holds(bound: &Span<u64>, count: u64) -> bool {
@@ -120,20 +162,25 @@ fn holds(bound: &Span<u64>, count: u64) -> bool {
 }
 
 /// Panics, and processes that ended by themselves.
-fn deaths(run: &Finished) -> Vec<(Verdict, String)> {
+fn deaths(run: &Finished) -> Vec<Problem> {
     let name = |node: Option<(crate::history::NodeRef, u32)>| {
         node.map_or("the supervisor", |(node, _)| run.history.node(node))
     };
-    let of_record = |record: &crate::history::Record| match &record.event {
-        Event::Panic(task, message) => Some(format!("{} panicked in `{task}`: {message}", name(record.node))),
-        Event::NodeDown(Down::Exit, why) => Some(format!("{} ended by itself: {why}", name(record.node))),
-        Event::NodeDown(Down::StopKilled, _) => Some(format!("{} did not stop when asked", name(record.node))),
-        _ => None,
+    let of_record = |(index, record): (usize, &crate::history::Record)| {
+        let (about, what) = match &record.event {
+            Event::Panic(task, message) => ("panic", format!("{} panicked in `{task}`: {message}", name(record.node))),
+            Event::NodeDown(Down::Exit, why) => ("exit", format!("{} ended by itself: {why}", name(record.node))),
+            Event::NodeDown(Down::StopKilled, _) => {
+                ("stop-killed", format!("{} did not stop when asked", name(record.node)))
+            }
+            _ => return None,
+        };
+        Some(Problem { witness: vec![index], ..Problem::of(Verdict::Panic, about, what) })
     };
-    run.history.records.iter().filter_map(of_record).map(|what| (Verdict::Panic, what)).collect()
+    run.history.records.iter().enumerate().filter_map(of_record).collect()
 }
 
-fn checkers(scenario: &Scenario, run: &Finished, problems: &mut Vec<(Verdict, String)>) -> BTreeSet<&'static str> {
+fn checkers(scenario: &Scenario, run: &Finished, problems: &mut Vec<Problem>) -> BTreeSet<&'static str> {
     let mut violated = BTreeSet::new();
     for report in &run.findings.reports {
         let allowed = scenario.expect.bounds.get(report.checker).copied().unwrap_or(Span { least: 0, most: 0 });
@@ -142,44 +189,50 @@ fn checkers(scenario: &Scenario, run: &Finished, problems: &mut Vec<(Verdict, St
         }
         violated.insert(report.checker);
         let verdict = if report.checker == "stuck" { Verdict::Liveness } else { Verdict::Safety };
-        let first = report.violations.first().map(|violation| format!(", first: {}", violation.what));
-        problems.push((verdict, format!("{}: {}{}", report.checker, report.count, first.unwrap_or_default())));
+        let first = report.violations.first();
+        let shown = first.map(|violation| format!(", first: {}", violation.what)).unwrap_or_default();
+        let what = format!("{}: {}{shown}", report.checker, report.count);
+        let witness = first.map(|violation| violation.witness.clone()).unwrap_or_default();
+        problems.push(Problem { witness, ..Problem::of(verdict, report.checker, what) });
     }
     violated
 }
 
-fn convergence(scenario: &Scenario, run: &Finished) -> Option<(Verdict, String)> {
+fn convergence(scenario: &Scenario, run: &Finished) -> Option<Problem> {
     let bound = scenario.expect.converged?;
     let at = |wanted: &Event| run.history.records.iter().find(|record| record.event == *wanted).map(|record| record.at);
     let (settle, converged) = (at(&Event::Phase("settle"))?, at(&Event::Converged)?);
     let took = std::time::Duration::from_nanos(converged - settle);
-    (took > bound).then(|| {
-        (Verdict::Liveness, format!("converged after {}, expected within {}", print_time(took), print_time(bound)))
-    })
+    let what = format!("converged after {}, expected within {}", print_time(took), print_time(bound));
+    (took > bound).then(|| Problem::of(Verdict::Liveness, "converged", what))
 }
 
-fn opportunities(scenario: &Scenario, run: &Finished) -> Vec<(Verdict, String)> {
+fn opportunities(scenario: &Scenario, run: &Finished) -> Vec<Problem> {
+    let missing = |about: &str, what| Problem::of(Verdict::Opportunity, about, what);
     let idle = run.findings.reports.iter().filter(|report| report.opportunities == 0);
-    let idle = idle.map(|report| format!("checker {} had nothing to check", report.checker));
+    let idle = idle.map(|report| missing(report.checker, format!("checker {} had nothing to check", report.checker)));
     let missed = scenario.expect.at_least.iter().filter_map(|(name, least)| {
         let count = run.findings.counts.get(name.as_str()).copied().unwrap_or(0);
-        (count < *least).then(|| format!("{name}: {count}, expected at least {least}"))
+        (count < *least).then(|| missing(name, format!("{name}: {count}, expected at least {least}")))
     });
-    idle.chain(missed).map(|what| (Verdict::Opportunity, what)).collect()
+    idle.chain(missed).collect()
 }
 
-/// For a planted bug: the named checker must fire, and nothing that could hide it may happen.
+/// For a planted bug: the named checker must fire, and nothing that could hide it may happen. What is wrong then, and
+/// what is as it should be.
 fn expected_failure(
-    expected: &str,
+    checker: &str,
     violated: &BTreeSet<&'static str>,
-    problems: Vec<(Verdict, String)>,
-) -> Vec<(Verdict, String)> {
-    let mut left: Vec<_> =
-        problems.into_iter().filter(|(verdict, _)| gravity(*verdict) < gravity(Verdict::Safety)).collect();
-    if !violated.contains(expected) {
-        left.push((Verdict::Opportunity, format!("{expected} was expected to fail, and did not")));
+    problems: Vec<Problem>,
+) -> (Vec<Problem>, Vec<Problem>) {
+    let hides = |problem: &Problem| problem.verdict.gravity() < Verdict::Safety.gravity();
+    let (mut wrong, mut expected): (Vec<_>, Vec<_>) = problems.into_iter().partition(hides);
+    if !violated.contains(checker) {
+        let what = format!("{checker} was expected to fail, and did not");
+        wrong.push(Problem::of(Verdict::Opportunity, checker, what));
     }
-    left
+    expected.retain(|problem| problem.verdict != Verdict::Opportunity);
+    (wrong, expected)
 }
 
 #[cfg(test)]

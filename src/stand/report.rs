@@ -4,16 +4,22 @@ use std::{fmt::Write as _, path::Path, time::Duration};
 
 use serde_json::{Value, json};
 use sim::{
-    checkers::Violation,
     fates::fates,
     history::{Event, HASH_VERSION, History},
+    life::{Life, at, faults, life},
     plan::Plan,
     run::Finished,
-    verdict::{Judgement, Verdict},
+    verdict::{Judgement, Problem, Verdict},
 };
 
 /// The most lines of a report.
 const LINES_MAX: usize = 24;
+
+/// The most problems that a report tells.
+const PROBLEMS_MAX: usize = 3;
+
+/// The most lines that the faults of a failure take.
+const FAULT_LINES_MAX: usize = 3;
 
 /// A finished run with all that is told about it.
 pub struct Shown<'a> {
@@ -34,8 +40,13 @@ pub struct Shown<'a> {
 impl Shown<'_> {
     /// The command that repeats the run.
     fn repeat(&self) -> String {
+        self.command("run")
+    }
+
+    /// A command on this file and seed, with the planted bug.
+    fn command(&self, name: &str) -> String {
         let mutant = self.mutant.map(|name| format!(" --mutant {name}")).unwrap_or_default();
-        format!("staticfire run {} --seed {}{mutant}", self.file.display(), self.plan.seeds.root.0)
+        format!("staticfire {name} {} --seed {}{mutant}", self.file.display(), self.plan.seeds.root.0)
     }
 
     /// The run as one line of JSON. Everything but `real_ms` and `build` is the same whenever it is repeated.
@@ -55,19 +66,16 @@ impl Shown<'_> {
                 (report.checker.to_owned(), value)
             })
             .collect();
-        let problems: Vec<Value> = self
-            .judgement
-            .problems
-            .iter()
-            .map(|(verdict, what)| json!({ "verdict": verdict.name(), "what": what }))
-            .collect();
+        let told =
+            |problems: &[Problem]| problems.iter().enumerate().map(|problem| self.problem(problem)).collect::<Vec<_>>();
         let hex = |hash: &u128| format!("{hash:032x}");
         json!({
             "scenario": self.plan.scenario.name,
             "seed": self.plan.seeds.root.0,
             "verdict": self.judgement.verdict.name(),
             "violated": self.judgement.violated,
-            "problems": problems,
+            "problems": told(&self.judgement.problems),
+            "expected": told(&self.judgement.expected),
             "hash": hex(&self.run.hash.hash),
             "hash_version": HASH_VERSION,
             "records": self.run.hash.count,
@@ -87,31 +95,74 @@ impl Shown<'_> {
         .to_string()
     }
 
-    /// The report, at most 24 lines.
-    pub fn text(&self) -> String {
-        let mut lines = vec![self.headline()];
-        let problems = self.judgement.problems.iter();
-        lines.extend(problems.take(5).map(|(verdict, what)| format!("  {}: {}", verdict.name(), shorten(what))));
-        if let Some(violation) = self.witness() {
-            lines.push("witness".to_owned());
-            lines.extend(lines_of_witness(&self.run.history, violation));
+    /// One problem; the first ones with the life of their witness.
+    fn problem(&self, (number, problem): (usize, &Problem)) -> Value {
+        let life = (number < PROBLEMS_MAX).then(|| self.life(problem));
+        json!({
+            "verdict": problem.verdict.name(),
+            "about": problem.about,
+            "what": problem.what,
+            "witness": problem.witness_kinds(&self.run.history),
+            "promises": life.as_ref().map(|life| &life.promises),
+            "life": life.as_ref().map(|life| &life.lines),
+            "faults": life.as_ref().map(|life| &life.faults),
+        })
+    }
+
+    fn life(&self, problem: &Problem) -> Life {
+        life(&self.plan.scenario, &self.run.history, &problem.witness)
+    }
+
+    /// The report, at most 24 lines. `colours` is for terminals.
+    pub fn text(&self, colours: bool) -> String {
+        let mut lines = vec![self.headline(colours)];
+        let mut last = vec![format!("repeat: {}", self.repeat())];
+        // Of a planted bug that was caught the same is told as of a bug that nobody planted.
+        let Judgement { problems, expected, .. } = self.judgement;
+        if let Some(gravest) = problems.first().or(expected.first()) {
+            let told = problems.iter().chain(expected).take(PROBLEMS_MAX);
+            lines.extend(told.map(|problem| format!("  {}: {}", problem.verdict.name(), shorten(&problem.what))));
+            lines.extend(self.told(gravest));
+            lines.push(self.phases());
+            lines.push(self.time());
+            last.push(format!("shrink: {}", self.command("shrink")));
         }
         lines.extend(self.body());
-        lines.truncate(LINES_MAX - 1);
-        lines.push(format!("repeat: {}", self.repeat()));
+        lines.truncate(LINES_MAX - last.len());
+        lines.extend(last);
         lines.join("\n") + "\n"
     }
 
-    fn headline(&self) -> String {
+    fn headline(&self, colours: bool) -> String {
         let (verdict, scenario) = (self.judgement.verdict, &self.plan.scenario.name);
         let word = if verdict == Verdict::Pass { "PASS".to_owned() } else { format!("FAIL {}", verdict.name()) };
+        let colour = if verdict == Verdict::Pass { 32 } else { 31 };
+        let word = if colours { format!("\x1b[1;{colour}m{word}\x1b[0m") } else { word };
         let mutant = self.mutant.map(|name| format!("   planted bug {name}")).unwrap_or_default();
-        format!("{word}   scenario {scenario}   seed {}{mutant}", self.plan.seeds.root.0)
+        let build = super::child::build_id();
+        format!("{word}   scenario {scenario}   seed {}{mutant}   build {build}", self.plan.seeds.root.0)
     }
 
-    fn witness(&self) -> Option<&Violation> {
-        let violated = |report: &&sim::checkers::Report| self.judgement.violated.contains(report.checker);
-        self.run.findings.reports.iter().find(violated).and_then(|report| report.violations.first())
+    /// The witness of a problem as the life of its message, and the faults in it.
+    fn told(&self, problem: &Problem) -> Vec<String> {
+        let life = self.life(problem);
+        let mut lines: Vec<String> = life.promises.iter().map(|line| format!("  {}", shorten(line))).collect();
+        lines.extend(life.lines.iter().map(|line| format!("  {}", shorten(line))));
+        lines.extend(wrap("  faults ", &life.faults).into_iter().take(FAULT_LINES_MAX));
+        lines
+    }
+
+    fn phases(&self) -> String {
+        format!("phases   {}", phases(&self.run.history))
+    }
+
+    fn time(&self) -> String {
+        format!(
+            "time     {} virtual in {} real, {} polls",
+            at(u64::try_from(self.run.elapsed.as_nanos()).unwrap_or(u64::MAX)),
+            at(u64::try_from(self.real.as_nanos()).unwrap_or(u64::MAX)),
+            self.run.polls
+        )
     }
 
     fn body(&self) -> Vec<String> {
@@ -134,20 +185,11 @@ impl Shown<'_> {
             .map(|mark| (*mark).to_owned())
             .collect();
         lines.extend(wrap("reached  ", &marks));
-        lines.extend(wrap("faults   ", &faults(&self.run.history)));
-        lines.push(format!("phases   {}", phases(&self.run.history)));
-        lines.push(format!(
-            "time     {} virtual in {} real, {} polls",
-            at(u64::try_from(self.run.elapsed.as_nanos()).unwrap_or(u64::MAX)),
-            at(u64::try_from(self.real.as_nanos()).unwrap_or(u64::MAX)),
-            self.run.polls
-        ));
-        lines.push(format!(
-            "hash     {:032x} over {} records   build {}",
-            self.run.hash.hash,
-            self.run.hash.count,
-            super::child::build_id()
-        ));
+        if self.judgement.problems.is_empty() && self.judgement.expected.is_empty() {
+            lines.extend(wrap("faults   ", &faults(&self.run.history)));
+            lines.extend([self.phases(), self.time()]);
+        }
+        lines.push(format!("hash     {:032x} over {} records", self.run.hash.hash, self.run.hash.count));
         lines
     }
 }
@@ -160,32 +202,6 @@ fn phases(history: &History) -> String {
         _ => None,
     });
     begun.collect::<Vec<_>>().join("  ")
-}
-
-/// Each fault with the times it began and ended.
-fn faults(history: &History) -> Vec<String> {
-    let mut faults: Vec<(String, String)> = Vec::new();
-    for record in &history.records {
-        match &record.event {
-            Event::FaultBegin(id, kind) => faults.push((id.clone(), format!("{id} {kind} {}..", at(record.at)))),
-            Event::FaultEnd(id) => {
-                if let Some((_, text)) = faults.iter_mut().rev().find(|(other, _)| other == id) {
-                    text.push_str(&at(record.at));
-                }
-            }
-            _ => {}
-        }
-    }
-    faults.into_iter().map(|(_, text)| text).collect()
-}
-
-fn lines_of_witness(history: &History, violation: &Violation) -> Vec<String> {
-    let line = |&index: &usize| history.line(index);
-    violation.witness.iter().take(10).map(|index| format!("  {}", shorten(&line(index)))).collect()
-}
-
-fn at(nanos: u64) -> String {
-    format!("{}.{:03} s", nanos / 1_000_000_000, nanos / 1_000_000 % 1_000)
 }
 
 fn millis(time: Duration) -> u64 {

@@ -35,7 +35,7 @@ pub(super) fn encode(history: &History, index: u64, record: &Record, out: &mut V
         t: record.at,
         n: record.node.map(|(node, _)| history.node(node)),
         inc: record.node.map(|(_, incarnation)| incarnation),
-        k: kind(&record.event),
+        k: record.event.kind(),
         m: None,
         q: None,
         o: None,
@@ -44,36 +44,6 @@ pub(super) fn encode(history: &History, index: u64, record: &Record, out: &mut V
         v: None,
     };
     serde_json::to_writer(out, &fill(history, &record.event, empty)).expect("writing into memory cannot fail");
-}
-
-fn kind(event: &Event) -> &'static str {
-    match event {
-        Event::Phase(_) => "phase",
-        Event::NodeUp => "node.up",
-        Event::NodeDown(..) => "node.down",
-        Event::DiskCrash { .. } => "disk.crash",
-        Event::FaultBegin(..) => "fault.begin",
-        Event::FaultEnd(_) => "fault.end",
-        Event::SendInvoke(..) => "send.invoke",
-        Event::SendOk(..) => "send.ok",
-        Event::SendFail(..) => "send.fail",
-        Event::SendInfo(..) => "send.info",
-        Event::Deliver { .. } => "deliver",
-        Event::Ack(..) => "ack",
-        Event::Nack(..) => "nack",
-        Event::Commit { .. } => "commit",
-        Event::Assign(_) => "assign",
-        Event::Revoke(_) => "revoke",
-        Event::Append(_) => "append",
-        Event::Flush(_) => "flush",
-        Event::Recover(_) => "recover",
-        Event::Truncate(_) => "truncate",
-        Event::Delete(_) => "delete",
-        Event::Point(..) => "point",
-        Event::Panic(..) => "panic",
-        Event::Pending(_) => "pending",
-        Event::Converged => "converged",
-    }
 }
 
 fn fill<'a>(history: &History, event: &'a Event, line: Line<'a>) -> Line<'a> {
@@ -119,13 +89,6 @@ fn fill<'a>(history: &History, event: &'a Event, line: Line<'a>) -> Line<'a> {
 }
 
 fn down(how: Down, why: &str) -> String {
-    let name = match how {
-        Down::Kill => "kill",
-        Down::PowerLoss => "power-loss",
-        Down::Stop => "stop",
-        Down::StopKilled => "stop-killed",
-        Down::Exit => "exit",
-        Down::Panic => "panic",
-    };
+    let name = how.name();
     if why.is_empty() { name.to_owned() } else { format!("{name}: {why}") }
 }

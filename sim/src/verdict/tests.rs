@@ -98,6 +98,16 @@ fn an_expected_failure_must_come() {
 }
 
 #[test]
+fn what_was_expected_to_fail_is_still_told_with_its_witness() {
+    let run = run_of(&[Event::Pending("x".into())]);
+    let judgement = judge(&scenario("verdict = \"fail:stuck\""), &run);
+    assert_eq!(judgement.problems, []);
+    let [expected] = &judgement.expected[..] else { panic!("{:?}", judgement.expected) };
+    assert_eq!((expected.verdict, expected.about.as_str()), (Verdict::Liveness, "stuck"));
+    assert_eq!(expected.witness_kinds(&run.history), ["pending"].into());
+}
+
+#[test]
 fn a_bound_allows_some_violations() {
     let pending = [Event::Pending("x".into()), Event::Pending("y".into())];
     assert_eq!(verdict("stuck = 2", &pending), Verdict::Pass);
@@ -110,4 +120,5 @@ fn exit_codes_read_back() {
         assert_eq!(Verdict::from_exit_code(verdict.exit_code().into()), Some(verdict));
     }
     assert_eq!(Verdict::from_exit_code(1), None);
+    assert_eq!(Verdict::from_name("liveness"), Some(Verdict::Liveness));
 }
