@@ -20,7 +20,6 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 /// Every command's arguments are wrong: usage.
-#[cfg(feature = "sim")]
 const EXIT_USAGE: u8 = 2;
 
 /// What was asked for could not be done.
@@ -50,7 +49,18 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    match Arguments::parse().command {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) if error.kind() == clap::error::ErrorKind::ValueValidation => {
+            // The first line says which value is wrong and why; usage would not help.
+            let text = error.to_string();
+            let line = text.lines().next().unwrap_or_default();
+            eprintln!("staticfire: {}", line.strip_prefix("error: ").unwrap_or(line));
+            return ExitCode::from(EXIT_USAGE);
+        }
+        Err(error) => error.exit(),
+    };
+    match arguments.command {
         #[cfg(feature = "sim")]
         Command::Stand(command) => stand::main(command),
         Command::Bench(arguments) => bench::main(arguments),

@@ -2,8 +2,10 @@
 
 mod bench;
 mod child;
+mod explore;
 mod many;
 mod mutants;
+mod pool;
 mod report;
 mod verify;
 
@@ -20,7 +22,7 @@ use miette::GraphicalReportHandler;
 use sim::{
     plan::Plan,
     run::RunOptions,
-    scenario::Scenario,
+    scenario::{Scenario, units},
     verdict::{Verdict, judge},
 };
 
@@ -34,6 +36,11 @@ pub enum StandCommand {
         staticfire run scenarios/fast/power-loss-sync-flush.toml --seed 7\n  \
         staticfire run scenarios/fast/broker-kill.toml --seeds 0..200 --jobs 2")]
     Run(RunArguments),
+    /// Run seed after seed of many scenarios, and group what fails
+    #[command(after_help = "Examples:\n  \
+        staticfire explore --seeds 0..200\n  \
+        staticfire explore --scenarios 'scenarios/fast/*.toml' --budget 10m --out results.jsonl")]
+    Explore(explore::ExploreArguments),
     /// Print the plan of a seed: a scenario file that spells every message and fault out
     #[command(after_help = "Example:\n  staticfire plan scenarios/fast/broker-kill.toml --seed 7 > plan.toml")]
     Plan(PlanArguments),
@@ -71,6 +78,9 @@ pub struct RunArguments {
     /// Another order of tasks: replaces the seed of the scheduler, and nothing else
     #[arg(long, value_name = "SEED", conflicts_with = "seeds")]
     sched: Option<u64>,
+    /// The most address space that this process may use; set for children of other commands
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_size, hide = true, conflicts_with = "seeds")]
+    memory: Option<u64>,
     /// Show log lines; may be repeated
     #[arg(short, long, action = clap::ArgAction::Count)]
     verbose: u8,
@@ -129,6 +139,7 @@ pub fn main(command: StandCommand) -> ExitCode {
     let result = match command {
         StandCommand::Run(arguments) if arguments.seeds.is_some() => many::run(&arguments),
         StandCommand::Run(arguments) => run_one(&arguments),
+        StandCommand::Explore(arguments) => explore::explore(&arguments),
         StandCommand::Plan(arguments) => print_plan(&arguments),
         StandCommand::Verify(arguments) => verify::verify(&arguments),
         StandCommand::Mutants(arguments) => mutants::mutants(&arguments),
@@ -144,15 +155,24 @@ pub fn bench(arguments: &BenchArguments) -> ExitCode {
 fn told(result: Result<Verdict, Problem>) -> ExitCode {
     match result {
         Ok(verdict) => ExitCode::from(verdict.exit_code()),
-        Err(problem) => {
-            match problem {
-                Problem::Scenario(shown) => eprint!("{shown}"),
-                Problem::Other(text) => complain_text(&text),
-            }
+        Err(Problem::Scenario(shown)) => {
+            eprint!("{shown}");
             ExitCode::from(EXIT_USAGE)
         }
+        Err(Problem::Other(text)) => {
+            complain_text(&text);
+            ExitCode::from(EXIT_USAGE)
+        }
+        Err(Problem::Blind(text)) => {
+            complain_text(&text);
+            ExitCode::from(Verdict::Opportunity.exit_code())
+        }
+        Err(Problem::Interrupted) => ExitCode::from(EXIT_INTERRUPTED),
     }
 }
+
+/// The exit code of a process that a person ended, as shells give it.
+const EXIT_INTERRUPTED: u8 = 130;
 
 /// Why a command could not be carried out.
 pub enum Problem {
@@ -160,6 +180,10 @@ pub enum Problem {
     Scenario(String),
     /// Something else, in one line.
     Other(String),
+    /// The job cannot find anything; why, in one line.
+    Blind(String),
+    /// Someone ended it.
+    Interrupted,
 }
 
 /// Reads a scenario file.
@@ -181,6 +205,10 @@ pub fn read_scenario(path: &Path) -> Result<Scenario, Problem> {
 
 fn run_one(arguments: &RunArguments) -> Result<Verdict, Problem> {
     let started = Instant::now();
+    if let Some(bytes) = arguments.memory {
+        let wrong = |error| Problem::Other(format!("cannot limit the address space to {bytes} bytes: {error}"));
+        host::real::limit_address_space(bytes).map_err(wrong)?;
+    }
     check_mutant(arguments.mutant.as_ref())?;
     let mut plan = Plan::draw(read_scenario(&arguments.file)?, arguments.seed);
     if let Some(sched) = arguments.sched {

@@ -63,7 +63,7 @@ fn config(folder: &Path, name: &str, more: &str) -> std::path::PathBuf {
 
 #[test]
 fn every_command_has_an_example_in_its_help() {
-    for command in ["run", "plan", "verify", "mutants", "bench", "namesrv", "broker"] {
+    for command in ["run", "explore", "plan", "verify", "mutants", "bench", "namesrv", "broker"] {
         let output = staticfire(&[command, "--help"]);
         assert!(output.status.success());
         let help = String::from_utf8(output.stdout).unwrap();

@@ -119,6 +119,16 @@ pub async fn stop_signal() -> io::Result<()> {
     }
 }
 
+/// Limits the address space of this process from now on, in bytes. What is mapped already stays; whatever asks for more
+/// than the rest is refused, which ends the process where it does not expect that.
+///
+/// # Errors
+/// If the limit is above one that was set before and may not be raised.
+pub fn limit_address_space(bytes: u64) -> io::Result<()> {
+    use rustix::process::{Resource, Rlimit, setrlimit};
+    Ok(setrlimit(Resource::As, Rlimit { current: Some(bytes), maximum: Some(bytes) })?)
+}
+
 struct RealMachine {
     node: String,
     runtime: tokio::runtime::Handle,

@@ -2,20 +2,14 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    io::IsTerminal as _,
-    sync::{
-        Mutex,
-        atomic::{AtomicU64, Ordering},
-    },
     time::{Duration, Instant},
 };
 
 use comfy_table::{Table, presets};
-use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use sim::verdict::Verdict;
 
-use super::{Problem, RunArguments, check_mutant, child, read_scenario};
+use super::{Problem, RunArguments, check_mutant, child, pool, read_scenario};
 
 /// How many failing seeds of an outcome are named.
 const NAMED_MAX: usize = 3;
@@ -26,7 +20,7 @@ pub fn run(arguments: &RunArguments) -> Result<Verdict, Problem> {
     check_mutant(arguments.mutant.as_ref())?;
     let scenario = read_scenario(&arguments.file)?;
     let seeds = arguments.seeds.clone().unwrap_or(0..1);
-    let ran = in_parallel(seeds, arguments.jobs, |seed| {
+    let ran = pool::all(seeds, arguments.jobs, |seed| {
         child::run(&arguments.file, seed, |command| {
             if let Some(mutant) = &arguments.mutant {
                 command.arg("--mutant").arg(mutant);
@@ -51,43 +45,6 @@ pub fn run(arguments: &RunArguments) -> Result<Verdict, Problem> {
         print(arguments, &outcomes, &ran, &unseen, started.elapsed());
     }
     Ok(verdict)
-}
-
-/// Runs `job` for each seed, `jobs` at a time. The results are in the order of the seeds.
-pub fn in_parallel<T: Send>(
-    seeds: std::ops::Range<u64>,
-    jobs: usize,
-    job: impl Fn(u64) -> Result<T, Problem> + Sync,
-) -> Result<Vec<T>, Problem> {
-    let bar = match std::io::stderr().is_terminal() {
-        true => ProgressBar::new(seeds.end - seeds.start),
-        false => ProgressBar::hidden(),
-    };
-    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} seeds, {elapsed} gone, {eta} to go");
-    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    let next = AtomicU64::new(seeds.start);
-    let results = Mutex::new(BTreeMap::new());
-    std::thread::scope(|scope| {
-        for _ in 0..jobs.max(1) {
-            scope.spawn(|| {
-                loop {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= seeds.end {
-                        break;
-                    }
-                    let result = job(seed);
-                    let failed = result.is_err();
-                    results.lock().expect("no job panics while it holds this").insert(seed, result);
-                    bar.inc(1);
-                    if failed {
-                        next.store(seeds.end, Ordering::Relaxed);
-                    }
-                }
-            });
-        }
-    });
-    bar.finish_and_clear();
-    results.into_inner().expect("all threads have ended").into_values().collect()
 }
 
 fn print(

@@ -5,7 +5,7 @@ use std::path::Path;
 use comfy_table::{Table, presets};
 use sim::verdict::Verdict;
 
-use super::{MutantsArguments, Problem, check_mutant, child, many::in_parallel, read_scenario};
+use super::{MutantsArguments, Problem, check_mutant, child, pool, read_scenario};
 
 /// All planted bugs. The scenario of each has its name, and says which checker must catch it within how many seeds.
 pub const MUTANTS: [&str; 4] =
@@ -22,14 +22,14 @@ pub fn mutants(arguments: &MutantsArguments) -> Result<Verdict, Problem> {
         let expect = read_scenario(&file)?.expect;
         let checker = expect.fails.ok_or_else(|| not_a_mutant(&file))?;
         let seeds = 0..u64::from(expect.within);
-        let with = in_parallel(seeds.clone(), arguments.jobs, |seed| {
+        let with = pool::all(seeds.clone(), arguments.jobs, |seed| {
             child::run(&file, seed, |command| {
                 command.arg("--mutant").arg(name);
             })
         })?;
         let caught: Vec<u64> =
             with.iter().filter(|run| run.texts("violated").contains(&checker.as_str())).map(|run| run.seed).collect();
-        let without = in_parallel(seeds, arguments.jobs, |seed| child::run(&file, seed, |_| {}))?;
+        let without = pool::all(seeds, arguments.jobs, |seed| child::run(&file, seed, |_| {}))?;
         let complains = |run: &&child::Ran| !run.texts("violated").is_empty() || run.verdict == Verdict::Panic;
         let false_alarms = without.iter().filter(complains).count();
         all_caught &= !caught.is_empty() && false_alarms == 0;
