@@ -71,6 +71,8 @@ pub(crate) struct LogState {
     pub(crate) end: u64,
     pub(crate) next_offsets: IndexMap<String, BTreeMap<u32, u64>>,
     pub(crate) last_store_ms: i64,
+    /// It ends where a clean exit left it.
+    pub(crate) is_continued: bool,
 }
 
 /// One encoded record and the queue it belongs to.

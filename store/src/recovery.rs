@@ -95,6 +95,7 @@ impl Recovery<'_> {
             end: scan.end,
             next_offsets: self.queues.next_offsets(),
             last_store_ms: scan.last_store_ms,
+            is_continued: nothing_happened,
         })
     }
 

@@ -51,6 +51,7 @@ pub struct Store {
     dispatch: Arc<Notify>,
     disk: Arc<DiskWatch>,
     abort: AbortFile,
+    is_continued: bool,
     ended_clean: Arc<AtomicBool>,
     /// `None` once it was stopped. Leaf lock.
     running: Mutex<Option<Running>>,
@@ -112,6 +113,7 @@ impl Store {
             clean,
         };
         let state = recovery.run().await?;
+        let is_continued = state.is_continued;
         abort.create().await?;
         let parts = Parts::new(host, config, log_dir, queues, state);
         let checkpointer = parts.checkpointer(&checkpoint_path, found.base).await?;
@@ -133,6 +135,7 @@ impl Store {
             dispatch,
             disk,
             abort,
+            is_continued,
             ended_clean,
             running: Mutex::new(Some(running)),
         })
@@ -279,6 +282,13 @@ impl Store {
     #[must_use]
     pub fn write_block(&self) -> Option<WriteBlock> {
         self.gate.block()
+    }
+
+    /// Whether the log was opened exactly as its last user left it. After an exit that was not clean it may end before
+    /// what readers had been given, and other messages get those offsets.
+    #[must_use]
+    pub fn is_continued(&self) -> bool {
+        self.is_continued
     }
 
     /// Used space of the disk that holds the commit log.

@@ -71,6 +71,29 @@ fn a_killed_store_has_everything() {
 }
 
 #[test]
+fn only_a_store_that_was_closed_cleanly_is_continued() {
+    on_machine(|dir| async move {
+        let opened = async |dir: &Path| Store::open(config(dir)).await.unwrap();
+        let store = opened(&dir).await;
+        assert!(!store.is_continued(), "there was nothing");
+        store.shutdown().await.unwrap();
+        let (store, _) = filled(&dir).await;
+        assert!(store.is_continued(), "closed without a message");
+        let killed = dir.with_extension("killed");
+        copy_dir(&dir, &killed);
+        store.shutdown().await.unwrap();
+        assert!(opened(&dir).await.is_continued());
+        let store = opened(&killed).await;
+        assert!(!store.is_continued());
+        store.shutdown().await.unwrap();
+        // A file that was lost after a clean exit.
+        fs::remove_file(log_file(&killed, 1)).unwrap();
+        let lossy = StoreConfig { accept_damaged_log: true, ..config(&killed) };
+        assert!(!Store::open(lossy).await.unwrap().is_continued());
+    });
+}
+
+#[test]
 fn a_second_opener_is_refused_and_touches_nothing() {
     on_machine(|dir| async move {
         let (running, all) = filled(&dir).await;
