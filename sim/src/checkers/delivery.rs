@@ -40,9 +40,9 @@ pub(super) fn phantom(facts: &Facts<'_>) -> Report {
     report
 }
 
-/// `dup_deliver`: the same stored message again to the same group, with nothing that explains it: no crash, no queue
-/// that changed hands, no listener that wanted it again, no disturbance that leaves a queue with two owners for a while;
-/// or although its offset had been committed for good.
+/// `dup_deliver`: the same stored message again to the same group, with nothing that explains it: no crash of the
+/// consumer, none of the broker that made it go back, no queue that changed hands, no listener that wanted it again, no
+/// disturbance that leaves a queue with two owners for a while; or although its offset had been committed for good.
 pub(super) fn dup_deliver(facts: &Facts<'_>, history: &History) -> Report {
     let mut report = Report::new("dup-deliver");
     let mut last: std::collections::BTreeMap<(&str, QueueRef, u64), &Delivery<'_>> = std::collections::BTreeMap::new();
@@ -55,7 +55,7 @@ pub(super) fn dup_deliver(facts: &Facts<'_>, history: &History) -> Report {
         }
         let queue = history.queue(delivery.queue);
         let witness = vec![before.index, delivery.index];
-        let Some(cause) = cause_between(facts, before, delivery) else {
+        let Some(cause) = cause_between(facts, history, before, delivery) else {
             report.violation(format!("{queue} offset {} again to {group}, without a cause", delivery.offset), witness);
             continue;
         };
@@ -69,19 +69,35 @@ pub(super) fn dup_deliver(facts: &Facts<'_>, history: &History) -> Report {
 
 /// When the thing happened that explains why `again` follows `before`: something in between, or two members that both
 /// think the queue is theirs because a disturbance has given them different views.
-fn cause_between(facts: &Facts<'_>, before: &Delivery<'_>, again: &Delivery<'_>) -> Option<u64> {
+fn cause_between(facts: &Facts<'_>, history: &History, before: &Delivery<'_>, again: &Delivery<'_>) -> Option<u64> {
     let within = before.index..again.index;
     let moves = |node: &NodeRef| facts.moves.get(node).map_or(&[][..], Vec::as_slice);
     let moved = moves(&before.node).iter().chain(moves(&again.node)).copied();
     let downs = facts.downs.get(&before.node).map_or(&[][..], Vec::as_slice);
     let down = downs.iter().map(|(index, at, _)| (*index, *at));
     let refused = before.nacked_at().map(|index| (index, 0));
-    let between = moved.chain(down).chain(refused).filter(|(index, _)| within.contains(index)).map(|(_, at)| at).min();
+    let corrections = facts.corrections.get(&again.node).map_or(&[][..], Vec::as_slice);
+    let went_back =
+        corrections.iter().filter(|(index, _, to)| *to <= again.offset && crashed(facts, history, again, *index));
+    let went_back = went_back.map(|(index, at, _)| (*index, *at));
+    let all = moved.chain(down).chain(refused).chain(went_back);
+    let between = all.filter(|(index, _)| within.contains(index)).map(|(_, at)| at).min();
     between.or_else(|| {
         let last = facts.disturbances.partition_point(|at| *at <= before.at).checked_sub(1)?;
         let since = facts.disturbances[last];
         (before.node != again.node && before.at - since <= VIEWS_DIFFER_NANOS).then_some(since)
     })
+}
+
+/// Whether the broker of a delivery had crashed before a record. Members find that out at their next pull, which may be
+/// much later.
+fn crashed(facts: &Facts<'_>, history: &History, delivery: &Delivery<'_>, until: usize) -> bool {
+    broker_of(history, delivery).is_some_and(|broker| facts.crashes_between(broker, 0, until).next().is_some())
+}
+
+fn broker_of(history: &History, delivery: &Delivery<'_>) -> Option<NodeRef> {
+    let broker = format!("{}/0", history.queue(delivery.queue).broker);
+    history.nodes.get_index_of(&broker).map(|node| NodeRef(node as u32))
 }
 
 /// The record that shows a committed offset above the delivered one, long enough before the cause, and before any crash
@@ -95,9 +111,9 @@ fn committed_for_good(
 ) -> Option<usize> {
     let seen = facts.commits.get(&(group, again.queue))?;
     let above = seen.iter().find(|seen| seen.index < again.index && seen.offset > again.offset)?;
-    let broker = format!("{}/0", history.queue(again.queue).broker);
-    let node = history.nodes.get_index_of(&broker).map(|node| NodeRef(node as u32));
-    let crash = node.and_then(|node| facts.crashes_between(node, 0, again.index).next()).map(|(_, at, _)| at);
+    let crash = broker_of(history, again)
+        .and_then(|node| facts.crashes_between(node, 0, again.index).next())
+        .map(|(_, at, _)| at);
     let bound = cause.saturating_sub(COMMIT_IN_FLIGHT_NANOS);
     let bound = crash.map_or(bound, |crash| bound.min(crash.saturating_sub(ON_DISK_NANOS)));
     (above.at < bound).then_some(above.index)

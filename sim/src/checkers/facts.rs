@@ -87,6 +87,8 @@ pub(super) struct Facts<'a> {
     pub downs: BTreeMap<NodeRef, Vec<(usize, u64, Down)>>,
     /// Records where a consumer took over or gave up a queue, by node.
     pub moves: BTreeMap<NodeRef, Vec<(usize, u64)>>,
+    /// Records where a consumer went on at another offset than it had meant to, by node, with that offset.
+    pub corrections: BTreeMap<NodeRef, Vec<(usize, u64, u64)>>,
     /// When anything happened that can change what members know of their group and of routes, in order.
     pub disturbances: Vec<u64>,
 }
@@ -102,6 +104,7 @@ impl<'a> Facts<'a> {
             commits: BTreeMap::new(),
             downs: BTreeMap::new(),
             moves: BTreeMap::new(),
+            corrections: BTreeMap::new(),
             disturbances: Vec::new(),
         };
         // Listener calls that have not ended, by node, life, queue and offset.
@@ -141,6 +144,10 @@ impl<'a> Facts<'a> {
                 }
                 Event::NodeDown(how, _) => facts.downs.entry(node).or_default().push((index, record.at, *how)),
                 Event::Assign(_) | Event::Revoke(_) => facts.moves.entry(node).or_default().push((index, record.at)),
+                Event::Point("client.position-corrected", to) => {
+                    let to = u64::try_from(*to).unwrap_or(0);
+                    facts.corrections.entry(node).or_default().push((index, record.at, to));
+                }
                 event => facts.sending(index, event),
             }
         }

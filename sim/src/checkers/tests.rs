@@ -261,6 +261,24 @@ fn two_owners_are_explained_for_a_minute_after_a_disturbance() {
 }
 
 #[test]
+fn going_back_after_a_crash_of_the_broker_is_a_cause() {
+    let found = |crashes: bool, corrected_to| {
+        let story = Story::of("SYNC_FLUSH");
+        story.send(0, 0).send(1, 1);
+        if crashes {
+            story.down("broker-a/0", Down::Kill).recover(2);
+        }
+        // The consumer was still busy with what it had.
+        story.later(100).consume(0, 0).consume(1, 1);
+        story.event("billing/0", |_| Event::Point("client.position-corrected", corrected_to)).consume(1, 1);
+        story.found()
+    };
+    assert_eq!(found(true, 1), []);
+    assert_eq!(found(true, 2), [("dup-deliver", 1)]);
+    assert_eq!(found(false, 1), [("dup-deliver", 1)]);
+}
+
+#[test]
 fn a_crash_or_a_queue_that_changed_hands_is_a_cause() {
     let story = Story::of("SYNC_FLUSH");
     story.send(0, 0).deliver("billing/0", 0, 0).down("billing/0", Down::Kill);
