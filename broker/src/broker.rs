@@ -2,7 +2,7 @@
 
 use std::{
     net::SocketAddr,
-    path::Path,
+    path::PathBuf,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -24,6 +24,7 @@ use crate::{
     figures::Figures,
     groups::Groups,
     identity::Identity,
+    log_epochs::LogEpochs,
     lookups::Lookups,
     offsets::ConsumerOffsets,
     pull::Pulls,
@@ -107,7 +108,9 @@ impl Broker {
         let host = Host::current();
         let config = Arc::new(config);
         let store = Arc::new(Store::open(config.store.clone()).await?);
-        match Broker::start_on(host, config, Arc::clone(&store)).await {
+        // If this fails, the store stays as after a crash, so that the next start begins the epoch.
+        let epochs = LogEpochs::open(&host, &store, &settings_folder(&config)).await?;
+        match Broker::start_on(host, config, Arc::clone(&store), epochs).await {
             Ok(broker) => Ok(broker),
             Err(error) => {
                 // The store did nothing wrong: it is left as after a clean stop.
@@ -119,10 +122,15 @@ impl Broker {
         }
     }
 
-    async fn start_on(host: Host, config: Arc<BrokerConfig>, store: Arc<Store>) -> Result<Broker, StartError> {
+    async fn start_on(
+        host: Host,
+        config: Arc<BrokerConfig>,
+        store: Arc<Store>,
+        epochs: LogEpochs,
+    ) -> Result<Broker, StartError> {
         let identity = Arc::new(Identity::new(config.advertised_ip(), config.port));
         let tables = Arc::new(Tables::load(&host, &config, &store, &identity).await?);
-        let parts = Parts::new(&host, &config, &tables, &identity);
+        let parts = Parts::new(&host, &config, &tables, &identity, &Arc::new(epochs));
         let mut listen = vec![SocketAddr::new(config.bind, config.port)];
         if let Some(fast) = config.port.checked_sub(FAST_PORT_BELOW).filter(|port| *port > 0) {
             listen.push(SocketAddr::new(config.bind, fast));
@@ -158,6 +166,11 @@ impl Broker {
     }
 }
 
+/// Where the files beside the store lie.
+fn settings_folder(config: &BrokerConfig) -> PathBuf {
+    config.store.root.join("config")
+}
+
 /// Settings that no broker of this version can have.
 fn check(config: &BrokerConfig) -> Result<(), StartError> {
     let refuse = |key, value: String, problem| Err(StartError::Setting { key, value, problem });
@@ -191,7 +204,8 @@ impl Tables {
         store: &Arc<Store>,
         identity: &Arc<Identity>,
     ) -> Result<Tables, StartError> {
-        let file = |name: &str| ConfigFile::new(Path::new(&config.store.root).join("config").join(name));
+        let folder = settings_folder(config);
+        let file = |name: &str| ConfigFile::new(folder.join(name));
         let (topics_file, groups_file) = (file("topics.json"), file("subscriptionGroup.json"));
         let (offsets_file, delayed_file) = (file("consumerOffset.json"), file("delayOffset.json"));
         let topics = Topics::new(topics_file.load::<StoredTopics>().await?.unwrap_or_default());
@@ -263,7 +277,13 @@ struct Parts {
 }
 
 impl Parts {
-    fn new(host: &Host, config: &Arc<BrokerConfig>, tables: &Tables, identity: &Arc<Identity>) -> Parts {
+    fn new(
+        host: &Host,
+        config: &Arc<BrokerConfig>,
+        tables: &Tables,
+        identity: &Arc<Identity>,
+        epochs: &Arc<LogEpochs>,
+    ) -> Parts {
         let Tables { store, topics, groups, offsets, .. } = tables;
         let clients: Arc<Clients<Peer>> = Arc::default();
         let (locks, figures): (Arc<QueueLocks>, Arc<Figures>) = Default::default();
@@ -294,6 +314,7 @@ impl Parts {
                 topics: Arc::clone(topics),
                 groups: Arc::clone(groups),
                 offsets: Arc::clone(offsets),
+                epochs: Arc::clone(epochs),
                 clients: Arc::clone(&clients),
                 figures: Arc::clone(&figures),
             }),
@@ -303,6 +324,7 @@ impl Parts {
                 topics: Arc::clone(topics),
                 groups: Arc::clone(groups),
                 offsets: Arc::clone(offsets),
+                epochs: Arc::clone(epochs),
             },
             sessions: Arc::clone(&sessions),
             admin: Admin {

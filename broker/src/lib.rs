@@ -7,6 +7,7 @@
 //! What must always hold:
 //! - a message is acknowledged only after its topic is in `topics.json`, so that it can be read after any crash;
 //! - offsets in files, of consumers and of delayed messages, never lie beyond what the log has on disk;
+//! - a start that may have cut the log begins a new epoch, on disk before the first request is answered;
 //! - a send under asynchronous flushing is answered within the task of its connection;
 //! - every table has one owner and one lock, which is never held across an await or together with another.
 
@@ -19,6 +20,7 @@ mod failure;
 mod figures;
 mod groups;
 mod identity;
+mod log_epochs;
 mod lookups;
 mod offsets;
 mod pull;

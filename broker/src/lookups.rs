@@ -5,14 +5,16 @@ use std::sync::Arc;
 use host::Host;
 use message::{PhyOffset, QueueOffset};
 use remoting::{
-    BoundaryType, GetEarliestMsgStoretimeResponseHeader, GetMaxOffsetRequestHeader, GetMinOffsetRequestHeader,
-    OffsetResponseHeader, QueryConsumerOffsetRequestHeader, QueryConsumerOffsetResponseHeader, Response, ResponseCode,
-    SearchOffsetRequestHeader, UpdateConsumerOffsetRequestHeader, ViewMessageRequestHeader,
+    BoundaryType, ConsumerOffsetNotFoundResponseHeader, GetEarliestMsgStoretimeResponseHeader,
+    GetMaxOffsetRequestHeader, GetMinOffsetRequestHeader, OffsetResponseHeader, QueryConsumerOffsetRequestHeader,
+    QueryConsumerOffsetResponseHeader, Response, ResponseCode, SearchOffsetRequestHeader,
+    UpdateConsumerOffsetRequestHeader, ViewMessageRequestHeader,
 };
 use store::{GetRequest, GetStatus, Store, TimeBoundary};
 
 use crate::{
     groups::Groups,
+    log_epochs::LogEpochs,
     offsets::{ConsumerOffsets, GroupQueue},
     pull::wire,
     topics::Topics,
@@ -25,6 +27,7 @@ pub(crate) struct Lookups {
     pub(crate) topics: Arc<Topics>,
     pub(crate) groups: Arc<Groups>,
     pub(crate) offsets: Arc<ConsumerOffsets>,
+    pub(crate) epochs: Arc<LogEpochs>,
 }
 
 impl Lookups {
@@ -33,7 +36,10 @@ impl Lookups {
     ///
     /// Source: `spec/protocol.md` 7.3.
     pub(crate) fn query_offset(&self, header: &QueryConsumerOffsetRequestHeader) -> Response {
-        let found = |offset| Response::success().with_header(&QueryConsumerOffsetResponseHeader { offset });
+        let sf_log_epoch = Some(self.epochs.current());
+        let found =
+            |offset| Response::success().with_header(&QueryConsumerOffsetResponseHeader { offset, sf_log_epoch });
+        let not_found = || not_found().with_header(&ConsumerOffsetNotFoundResponseHeader { sf_log_epoch });
         let QueryConsumerOffsetRequestHeader { consumer_group: group, topic, queue_id, .. } = header;
         let Ok(queue) = u32::try_from(*queue_id) else { return not_found() };
         if let Some(offset) = self.offsets.get(GroupQueue { group, topic, queue }) {
@@ -43,7 +49,8 @@ impl Lookups {
         if may_be_zero && self.first_message_is_recent(topic, queue) { found(0) } else { not_found() }
     }
 
-    /// Keeps an offset for a group. It may be lower than before.
+    /// Keeps an offset for a group. It may be lower than before. An offset of a log that has been cut since is kept as
+    /// far as it holds, and refused if nobody knows how far that is.
     pub(crate) fn commit_offset(&self, header: &UpdateConsumerOffsetRequestHeader) -> Response {
         let UpdateConsumerOffsetRequestHeader { consumer_group: group, topic, .. } = header;
         let queue = header.queue_id.and_then(|queue| u32::try_from(queue).ok());
@@ -58,7 +65,11 @@ impl Lookups {
             let remark = format!("Group {group} not exist!");
             return Response::failure(ResponseCode::SUBSCRIPTION_GROUP_NOT_EXIST, remark);
         }
-        self.offsets.commit(GroupQueue { group, topic, queue }, QueueOffset(offset), self.host.wall_ms());
+        let Some(offset) = self.epochs.carry_over(header.sf_log_epoch, topic, queue, QueueOffset(offset)) else {
+            let remark = format!("offset {offset} belongs to a log that has been cut since; pull to get its place");
+            return Response::failure(ResponseCode::PULL_OFFSET_MOVED, remark);
+        };
+        self.offsets.commit(GroupQueue { group, topic, queue }, offset, self.host.wall_ms());
         Response::success()
     }
 

@@ -5,7 +5,8 @@ use std::{sync::Arc, time::Duration};
 use host::Host;
 use message::{QueueOffset, java_hash};
 use remoting::{
-    PullMessageRequestHeader, PullMessageResponseHeader, Reply, Response, ResponseCode, body::SubscriptionGroupConfig,
+    LogEpoch, PullMessageRequestHeader, PullMessageResponseHeader, Reply, Response, ResponseCode,
+    body::SubscriptionGroupConfig,
 };
 use store::{GetRequest, GetResult, GetStatus, MessageFilter, Store};
 
@@ -14,6 +15,7 @@ use crate::{
     config::BrokerConfig,
     figures::Figures,
     groups::Groups,
+    log_epochs::LogEpochs,
     offsets::{ConsumerOffsets, GroupQueue},
     tag_filter::TagFilter,
     topics::{TopicShape, Topics},
@@ -45,14 +47,20 @@ pub(crate) struct Pulls<P> {
     pub(crate) topics: Arc<Topics>,
     pub(crate) groups: Arc<Groups>,
     pub(crate) offsets: Arc<ConsumerOffsets>,
+    pub(crate) epochs: Arc<LogEpochs>,
     pub(crate) clients: Arc<Clients<P>>,
     pub(crate) figures: Arc<Figures>,
 }
 
 /// A pull that was checked.
 struct Plan {
+    group: String,
     topic: String,
     queue: u32,
+    /// The log that the offsets of the request belong to, if it says so.
+    epoch: Option<LogEpoch>,
+    /// What the group has consumed, to be kept.
+    commit: Option<QueueOffset>,
     /// Where the client wants to begin. Negative offsets exist nowhere, so they lie before the queue.
     wanted: Option<QueueOffset>,
     max_count: u32,
@@ -63,18 +71,31 @@ struct Plan {
     hold: Option<Duration>,
 }
 
+impl Plan {
+    fn group_queue(&self) -> GroupQueue<'_> {
+        GroupQueue { group: &self.group, topic: &self.topic, queue: self.queue }
+    }
+}
+
 impl<P: Clone + Send + Sync + 'static> Pulls<P> {
     /// Answers at once, unless there is nothing yet and the client wants to wait.
     pub(crate) fn pull(self: &Arc<Self>, header: PullMessageRequestHeader, is_lite: bool) -> Reply {
-        let (plan, commit) = match self.check(header, is_lite) {
-            Ok(checked) => checked,
+        let plan = match self.check(header, is_lite) {
+            Ok(plan) => plan,
             Err(refused) => return Reply::Now(refused),
         };
-        if let Some((group, offset)) = commit {
-            let at = GroupQueue { group: &group, topic: &plan.topic, queue: plan.queue };
-            self.offsets.commit(at, offset, self.host.wall_ms());
+        if let Some(offset) = plan.commit.and_then(|offset| self.carry_over(&plan, offset)) {
+            self.offsets.commit(plan.group_queue(), offset, self.host.wall_ms());
         }
-        let Some(wanted) = plan.wanted else { return Reply::Now(self.before_queue(&plan)) };
+        let Some(wanted) = plan.wanted else {
+            let min = self.store.min_offset(&plan.topic, plan.queue);
+            return Reply::Now(self.moved(&plan, min, "OFFSET_TOO_SMALL"));
+        };
+        let place = self.carry_over(&plan, wanted).unwrap_or_else(|| self.consumed(&plan));
+        if place < wanted {
+            host::point!("broker.offset-was-cut-off", place.0);
+            return Reply::Now(self.moved(&plan, place, "LOG_WAS_CUT"));
+        }
         let result = self.read(&plan, wanted);
         match plan.hold {
             Some(time) if waits(&result, wanted) => {
@@ -148,14 +169,26 @@ impl<P: Clone + Send + Sync + 'static> Pulls<P> {
         Response::success().with_code(code).with_remark(status).with_header(&header).with_body(result.records)
     }
 
-    /// The answer to an offset below zero.
-    fn before_queue(&self, plan: &Plan) -> Response {
+    /// The answer to an offset at which the group cannot go on, without a look into the queue.
+    fn moved(&self, plan: &Plan, next: QueueOffset, status: &str) -> Response {
         let min = self.store.min_offset(&plan.topic, plan.queue);
         let max = self.store.max_offset(&plan.topic, plan.queue);
         Response::success()
             .with_code(ResponseCode::PULL_OFFSET_MOVED)
-            .with_remark("OFFSET_TOO_SMALL")
-            .with_header(&self.header(plan, min, min, max))
+            .with_remark(status)
+            .with_header(&self.header(plan, next, min, max))
+    }
+
+    /// An offset of the request as it is in today's log; `None` if that is not known.
+    fn carry_over(&self, plan: &Plan, offset: QueueOffset) -> Option<QueueOffset> {
+        self.epochs.carry_over(plan.epoch, &plan.topic, plan.queue, offset)
+    }
+
+    /// What the group has certainly consumed of the queue as it is now. Without a committed offset that is nothing.
+    fn consumed(&self, plan: &Plan) -> QueueOffset {
+        let committed = self.offsets.get(plan.group_queue());
+        let max = self.store.max_offset(&plan.topic, plan.queue);
+        committed.unwrap_or_else(|| self.store.min_offset(&plan.topic, plan.queue)).min(max)
     }
 
     fn header(&self, plan: &Plan, next: QueueOffset, min: QueueOffset, max: QueueOffset) -> PullMessageResponseHeader {
@@ -168,17 +201,14 @@ impl<P: Clone + Send + Sync + 'static> Pulls<P> {
             topic_sys_flag: Some(plan.topic_flag),
             group_sys_flag: Some(plan.group_flag),
             forbidden_type: None,
+            sf_log_epoch: Some(self.epochs.current()),
         }
     }
 
-    /// Checks a pull in the order of the reference; also gives the offset that it commits for its group.
+    /// Checks a pull in the order of the reference.
     ///
     /// Source: the reference's `PullMessageProcessor`.
-    fn check(
-        &self,
-        header: PullMessageRequestHeader,
-        is_lite: bool,
-    ) -> Result<(Plan, Option<(String, QueueOffset)>), Response> {
+    fn check(&self, header: PullMessageRequestHeader, is_lite: bool) -> Result<Plan, Response> {
         let ip = self.config.advertised_ip();
         if !self.config.is_readable() {
             return Err(forbidden(Forbidden::Broker, format!("the broker[{ip}] pulling message is forbidden")));
@@ -199,17 +229,19 @@ impl<P: Clone + Send + Sync + 'static> Pulls<P> {
         };
         let filter = self.filter(&header, &group)?;
         let commit = u64::try_from(header.commit_offset).ok().filter(|_| header.sys_flag & COMMIT_OFFSET != 0);
-        let plan = Plan {
+        Ok(Plan {
             queue,
+            epoch: header.sf_log_epoch,
+            commit: commit.map(QueueOffset),
             wanted: u64::try_from(header.queue_offset).ok().map(QueueOffset),
             max_count: u32::try_from(header.max_msg_nums).unwrap_or(1).max(1),
             filter,
             topic_flag: shape.sys_flag,
             group_flag: group.group_sys_flag,
             hold: self.hold_time(&header),
+            group: header.consumer_group,
             topic: header.topic,
-        };
-        Ok((plan, commit.map(|offset| (header.consumer_group, QueueOffset(offset)))))
+        })
     }
 
     fn group(&self, name: &str) -> Result<SubscriptionGroupConfig, Response> {
@@ -320,6 +352,7 @@ fn forbidden(what: Forbidden, remark: String) -> Response {
         topic_sys_flag: None,
         group_sys_flag: None,
         forbidden_type: Some(what as i32),
+        sf_log_epoch: None,
     })
 }
 

@@ -71,6 +71,7 @@ fn commit(topic: &str, offset: Option<i64>) -> Request {
         queue_id: Some(0),
         commit_offset: offset,
         broker_name: None,
+        sf_log_epoch: None,
     })
 }
 

@@ -31,6 +31,7 @@ fn messages_topics_groups_and_offsets_survive_a_restart() {
             queue_id: Some(0),
             commit_offset: Some(2),
             broker_name: None,
+            sf_log_epoch: None,
         };
         caller.ask(Request::UpdateConsumerOffset(commit), "").await;
         broker.shutdown().await.unwrap();

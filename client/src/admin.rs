@@ -124,7 +124,7 @@ impl Admin {
     /// # Errors
     /// Those of asking its broker.
     pub async fn consumer_offset(&self, group: &str, queue: &MessageQueue) -> Result<Option<QueueOffset>, ClientError> {
-        self.core.query_offset(group, queue).await
+        self.core.query_offset(group, queue).await.map(|stored| stored.offset)
     }
 
     /// The message that an offset message id stands for.

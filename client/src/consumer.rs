@@ -373,13 +373,13 @@ async fn commit_periodically(context: Arc<Context>) {
         core.host().sleep(period).await;
         let all = round % FULL_COMMIT_EVERY == 0;
         join_all(member.queues().into_iter().map(|owned| async move {
-            let Some((generation, offset)) = owned.offset_to_commit(all) else { return };
+            let Some((generation, place)) = owned.offset_to_commit(all) else { return };
             let group = &member.settings.group;
             host::select! {
                 // Whoever gives the queue away commits it himself: a later commit from here could undo his successor's.
                 () = owned.until_ended(generation) => {}
-                committed = core.commit_offset(group, &owned.queue, offset, COMMIT_TIMEOUT) => match committed {
-                    Ok(()) => owned.committed(generation, offset),
+                committed = core.commit_offset(group, &owned.queue, place, COMMIT_TIMEOUT) => match committed {
+                    Ok(()) => owned.committed(generation, place.offset),
                     Err(error) => debug!(queue = %owned.queue, %error, "offset not committed"),
                 },
             }

@@ -2,6 +2,9 @@
 
 use std::{fmt, sync::Arc};
 
+use message::QueueOffset;
+use remoting::LogEpoch;
+
 /// One queue of one topic on one broker group.
 ///
 /// The order is topic, broker name, queue id (as a number): the order in which every member of a consumer group must
@@ -28,6 +31,14 @@ impl fmt::Display for MessageQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}@{}:{}", self.topic, self.broker, self.id)
     }
+}
+
+/// A place in a queue, with the log in which it is that place: a broker may come back with less than it had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) offset: QueueOffset,
+    /// `None` if the broker does not tell.
+    pub(crate) epoch: Option<LogEpoch>,
 }
 
 #[cfg(test)]

@@ -183,6 +183,64 @@ fn a_position_outside_the_queue_is_corrected_and_committed() {
 }
 
 #[test]
+fn a_live_consumer_reads_what_took_the_place_of_lost_messages() {
+    on_node(|host| async move {
+        let (brokers, _servers, name_servers) = cluster(&["a"], 1).await;
+        brokers[0].begin_epoch(1);
+        for n in 0..5 {
+            brokers[0].put("t", 0, &format!("old{n}"), None);
+        }
+        let seen = Seen::default();
+        let consumer = consumer(&name_servers, "one").start_concurrent(seen.listener(SUCCESS)).await.unwrap();
+        until(&host, "the old messages", || seen.len() == 5).await;
+        // The position of the consumer is 5, where another message lies now.
+        brokers[0].lose_and_fill("t", 0, 3, 2, &["new3", "new4", "new5", "new6"]);
+        until(&host, "all new messages", || seen.len() == 9).await;
+        consumer.shutdown(Duration::from_secs(5)).await;
+        assert_eq!(brokers[0].offset("g", "t", 0), Some(7));
+        assert_eq!(brokers[0].epochs().last(), Some(&Some(2)));
+        assert_eq!(seen.times(), 9, "nothing that was finished and kept comes again");
+    });
+}
+
+#[test]
+fn an_offset_that_was_read_before_the_loss_is_not_trusted_after_it() {
+    on_node(|host| async move {
+        let (brokers, _servers, name_servers) = cluster(&["a"], 1).await;
+        brokers[0].begin_epoch(1);
+        for n in 0..5 {
+            brokers[0].put("t", 0, &format!("old{n}"), None);
+        }
+        brokers[0].set_offset("g", "t", 0, 5);
+        let seen = Seen::default();
+        let consumer = consumer(&name_servers, "one").start_concurrent(seen.listener(SUCCESS)).await.unwrap();
+        // The first pull comes half a second later.
+        until(&host, "the question for the offset", || brokers[0].queries() > 0).await;
+        brokers[0].lose_and_fill("t", 0, 3, 2, &["new3", "new4", "new5"]);
+        until(&host, "all new messages", || seen.len() == 3).await;
+        consumer.shutdown(Duration::from_secs(5)).await;
+        assert_eq!(brokers[0].offset("g", "t", 0), Some(6));
+    });
+}
+
+#[test]
+fn a_corrected_position_that_cannot_be_committed_does_not_stop_the_consumer() {
+    on_node(|host| async move {
+        let (brokers, _servers, name_servers) = cluster(&["a"], 1).await;
+        brokers[0].begin_epoch(1);
+        brokers[0].put("t", 0, "old", None);
+        brokers[0].set_offset("g", "t", 0, 100);
+        brokers[0].refuse_commit();
+        let seen = Seen::default();
+        let consumer = consumer(&name_servers, "one").start_concurrent(seen.listener(SUCCESS)).await.unwrap();
+        until(&host, "a commit with a pull", || brokers[0].offset("g", "t", 0) == Some(1)).await;
+        brokers[0].put("t", 0, "new", None);
+        until(&host, "the next message", || seen.len() == 1).await;
+        consumer.shutdown(Duration::from_secs(5)).await;
+    });
+}
+
+#[test]
 fn tags_are_compared_by_text() {
     on_node(|host| async move {
         let (brokers, _servers, name_servers) = cluster(&["a"], 1).await;

@@ -3,8 +3,9 @@
 use bytes::{Bytes, BytesMut};
 use proptest::prelude::*;
 use staticfire_remoting::{
-    FRAME_BYTES_MAX, Fields, FrameError, Header, HeaderError, Language, Payload, PullMessageRequestHeader,
-    QueryConsumerOffsetRequestHeader, RemotingCommand, Request, RequestCode, Role, SendMessageRequestHeader,
+    FRAME_BYTES_MAX, Fields, FrameError, Header, HeaderError, Language, LogEpoch, OffsetResponseHeader, Payload,
+    PullMessageRequestHeader, PullMessageResponseHeader, QueryConsumerOffsetRequestHeader,
+    QueryConsumerOffsetResponseHeader, RemotingCommand, Request, RequestCode, Response, Role, SendMessageRequestHeader,
     SerializeType, UNSERVED_CODES, UpdateConsumerOffsetRequestHeader, Version,
     body::{
         Body, HeartbeatData, MessageQueue, OffsetTable, RegisterBrokerBody, SubscriptionData, TopicConfig,
@@ -255,6 +256,44 @@ fn numbers_that_cannot_be_read_count_as_absent_except_in_strict_headers() {
     assert_eq!(QueryConsumerOffsetRequestHeader::decode(&fields), Err(missing));
     let error = PullMessageRequestHeader::decode(&fields).unwrap_err();
     assert_eq!(error.to_string(), "the field `queueId` of PullMessageRequestHeader cannot be `x`");
+}
+
+#[test]
+fn the_log_epoch_is_optional_in_both_forms_of_a_header() {
+    let old: Fields = [
+        ("suggestWhichBrokerId", "0"),
+        ("nextBeginOffset", "7"),
+        ("minOffset", "0"),
+        ("maxOffset", "9"),
+        ("whatALaterReleaseAdds", "x"),
+    ]
+    .into_iter()
+    .collect();
+    let mut header = PullMessageResponseHeader::decode(&old).unwrap();
+    assert_eq!(header.sf_log_epoch, None);
+    assert_eq!(Response::success().with_header(&header).fields.get("sfLogEpoch"), None);
+    header.sf_log_epoch = Some(LogEpoch(-5));
+    for form in [SerializeType::Json, SerializeType::Binary] {
+        let mut frame = BytesMut::new();
+        let command = RemotingCommand::response(Response::success().with_header(&header), 1, form);
+        command.encode(&mut frame).unwrap();
+        let read = RemotingCommand::decode(&mut frame).unwrap().unwrap();
+        assert_eq!((read.serialize_type, read.fields.get("sfLogEpoch")), (form, Some("-5")));
+        assert_eq!(PullMessageResponseHeader::decode(&read.fields).as_ref(), Ok(&header));
+    }
+    // A peer that does not know the field reads past it.
+    let stored = QueryConsumerOffsetResponseHeader { offset: 3, sf_log_epoch: Some(LogEpoch(1)) };
+    let fields = Response::success().with_header(&stored).fields;
+    assert_eq!(OffsetResponseHeader::decode(&fields), Ok(OffsetResponseHeader { offset: 3 }));
+    let commit: Fields =
+        [("consumerGroup", "g"), ("topic", "t"), ("queueId", "0"), ("commitOffset", "3")].into_iter().collect();
+    let mut commit = UpdateConsumerOffsetRequestHeader::decode(&commit).unwrap();
+    assert_eq!(commit.sf_log_epoch, None);
+    commit.sf_log_epoch = Some(LogEpoch(i64::MAX));
+    let fields = Request::UpdateConsumerOffset(commit.clone()).into_fields();
+    assert_eq!(fields.get("sfLogEpoch"), Some("9223372036854775807"));
+    let read = Request::decode(RequestCode::UpdateConsumerOffset, &fields);
+    assert_eq!(read, Ok(Request::UpdateConsumerOffset(commit)));
 }
 
 #[test]

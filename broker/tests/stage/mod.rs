@@ -168,6 +168,7 @@ pub fn pull_from(topic: &str, queue_offset: i64) -> PullMessageRequestHeader {
         request_source: None,
         proxy_forward_client_id: None,
         broker_name: None,
+        sf_log_epoch: None,
     }
 }
 

@@ -10,14 +10,13 @@ use std::{
     time::Duration,
 };
 
-use message::QueueOffset;
 use tokio::sync::Notify;
 
 use super::{
     CacheLimits, Filter, StartFrom, allocation::AllocationStrategy, listener::AnyListener, owned_queue::OwnedQueue,
     subscription::Subscription, work::Backlog,
 };
-use crate::queue::MessageQueue;
+use crate::queue::{MessageQueue, Place};
 
 /// What does not change while a consumer runs.
 pub(crate) struct MemberSettings {
@@ -128,12 +127,12 @@ impl Member {
         host::point!("client.queue-added");
     }
 
-    /// Gives a queue away: nothing of it is consumed from now on. The offset to commit, if there is any.
-    pub(crate) fn remove_queue(&self, owned: &OwnedQueue) -> Option<QueueOffset> {
-        let offset = owned.drop_queue();
+    /// Gives a queue away: nothing of it is consumed from now on. What to commit, if there is anything.
+    pub(crate) fn remove_queue(&self, owned: &OwnedQueue) -> Option<Place> {
+        let place = owned.drop_queue();
         self.queues.lock().unwrap_or_else(PoisonError::into_inner).remove(&owned.queue);
         host::point!("client.queue-removed");
-        offset
+        place
     }
 
     // ---- pausing ----

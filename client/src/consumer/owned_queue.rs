@@ -10,18 +10,20 @@ use std::{
 
 use host::time::Mono;
 use message::QueueOffset;
+use remoting::LogEpoch;
 use tokio::sync::{Notify, watch};
 
 use super::{
     MessageView,
     process_queue::{CacheLimits, ProcessQueue},
 };
-use crate::queue::MessageQueue;
+use crate::queue::{MessageQueue, Place};
 
 /// One assigned queue, from the round that added it to the round that drops it.
 ///
-/// It owns the messages held, the position of the next pull and the offset to commit. A generation ends when the queue
-/// is dropped or its position is corrected; whatever belongs to an earlier generation changes nothing any more.
+/// It owns the messages held, the position of the next pull and the offset to commit. All of them belong to one log, the
+/// one of the last answer to a pull. A generation ends when the queue is dropped or its position is corrected; whatever
+/// belongs to an earlier generation changes nothing any more.
 pub(crate) struct OwnedQueue {
     pub(crate) queue: MessageQueue,
     /// Leaf lock: nothing else is locked while it is held.
@@ -42,7 +44,7 @@ pub(crate) struct Generation(u64);
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NextPull {
     pub(crate) generation: Generation,
-    pub(crate) position: QueueOffset,
+    pub(crate) at: Place,
     /// Whether the position was corrected and must be committed before anything is pulled from it.
     pub(crate) commit_first: bool,
 }
@@ -52,6 +54,8 @@ struct Inner {
     generation: Generation,
     dropped: bool,
     position: QueueOffset,
+    /// The log that all offsets here belong to, if the broker tells.
+    epoch: Option<LogEpoch>,
     commit_first: bool,
     /// Where the group goes on: every message below is finished. `None` until that is known.
     consume_offset: Option<QueueOffset>,
@@ -87,13 +91,8 @@ pub struct QueueProgress {
 }
 
 impl OwnedQueue {
-    /// A queue that is pulled from `position`, which is what the broker has stored or what stands in for it.
-    pub(crate) fn new(
-        queue: MessageQueue,
-        position: QueueOffset,
-        stored: Option<QueueOffset>,
-        now: Mono,
-    ) -> OwnedQueue {
+    /// A queue that is pulled from `at`, which is what the broker has stored or what stands in for it.
+    pub(crate) fn new(queue: MessageQueue, at: Place, stored: Option<QueueOffset>, now: Mono) -> OwnedQueue {
         let generation = Generation(1);
         OwnedQueue {
             queue,
@@ -101,7 +100,8 @@ impl OwnedQueue {
                 cache: ProcessQueue::default(),
                 generation,
                 dropped: false,
-                position,
+                position: at.offset,
+                epoch: at.epoch,
                 commit_first: false,
                 consume_offset: stored,
                 committed: stored,
@@ -118,8 +118,9 @@ impl OwnedQueue {
     /// What to pull next, `None` once the queue was dropped.
     pub(crate) fn next_pull(&self) -> Option<NextPull> {
         let inner = self.lock();
-        let Inner { generation, position, commit_first, .. } = *inner;
-        (!inner.dropped).then_some(NextPull { generation, position, commit_first })
+        let Inner { generation, commit_first, .. } = *inner;
+        let at = inner.place(inner.position);
+        (!inner.dropped).then_some(NextPull { generation, at, commit_first })
     }
 
     /// Whether `generation` is the current one and the queue was not dropped.
@@ -145,13 +146,13 @@ impl OwnedQueue {
         &self,
         generation: Generation,
         messages: Vec<Arc<MessageView>>,
-        next: QueueOffset,
+        next: Place,
     ) -> Vec<Arc<MessageView>> {
         let mut inner = self.lock();
         if !inner.is(generation) {
             return Vec::new();
         }
-        inner.position = next;
+        inner.go_on_at(next);
         let mut fresh = messages;
         fresh.retain(|message| inner.cache.put(message.queue_offset(), message.size_bytes(), Arc::clone(message)));
         fresh
@@ -210,23 +211,43 @@ impl OwnedQueue {
     }
 
     /// Nothing is wanted up to `next`: pulling goes on there, and with an empty cache all of it is finished.
-    pub(crate) fn caught_up(&self, generation: Generation, next: QueueOffset) {
+    pub(crate) fn caught_up(&self, generation: Generation, next: Place) {
         let mut inner = self.lock();
         if inner.is(generation) {
-            inner.position = next;
+            inner.go_on_at(next);
             if inner.cache.is_empty() {
-                inner.raise(next);
+                inner.raise(next.offset);
             }
         }
     }
 
-    /// Begins a new generation at a corrected position, which is committed before the next pull. Messages held are
-    /// forgotten; listeners that run finish without effect.
-    pub(crate) fn correct(&self, position: QueueOffset) {
+    /// Begins a new generation where the broker says that `generation` must go on, and tells where that is. It is
+    /// committed before the next pull. Listeners that run finish without effect.
+    ///
+    /// Forwards, everything in between is gone. Backwards, the messages held are forgotten too, because those from `to`
+    /// on are not what stands there now; but those below are as they were, so it begins with the first of them.
+    pub(crate) fn correct(&self, generation: Generation, to: Place) -> Option<QueueOffset> {
         let mut inner = self.lock();
-        if inner.dropped {
-            return;
+        if !inner.is(generation) {
+            return None;
         }
+        let is_back = to.offset < inner.position;
+        let unfinished = inner.cache.bounds().map(|(lowest, _)| lowest).filter(|_| is_back);
+        let offset = unfinished.map_or(to.offset, |lowest| lowest.min(to.offset));
+        inner.epoch = to.epoch;
+        self.begin(inner, offset);
+        Some(offset)
+    }
+
+    /// Begins a new generation at the offset that an administrator wants, committed before the next pull.
+    pub(crate) fn reset(&self, offset: QueueOffset) {
+        let inner = self.lock();
+        if !inner.dropped {
+            self.begin(inner, offset);
+        }
+    }
+
+    fn begin(&self, mut inner: MutexGuard<'_, Inner>, position: QueueOffset) {
         inner.cache = ProcessQueue::default();
         inner.generation = Generation(inner.generation.0 + 1);
         inner.position = position;
@@ -238,15 +259,24 @@ impl OwnedQueue {
         self.life.send_replace(Some(generation));
     }
 
+    /// The broker does not take the corrected position, because its log has been cut again: it is pulled from, so that
+    /// the broker corrects it.
+    pub(crate) fn pull_uncommitted(&self, generation: Generation) {
+        let mut inner = self.lock();
+        if inner.is(generation) {
+            inner.commit_first = false;
+        }
+    }
+
     /// Ends the last generation. Gives back the offset to commit, if there is any.
-    pub(crate) fn drop_queue(&self) -> Option<QueueOffset> {
+    pub(crate) fn drop_queue(&self) -> Option<Place> {
         let mut inner = self.lock();
         inner.dropped = true;
         inner.cache = ProcessQueue::default();
-        let offset = inner.consume_offset;
+        let place = inner.consume_offset.map(|offset| inner.place(offset));
         drop(inner);
         self.life.send_replace(None);
-        offset
+        place
     }
 
     /// Whether the cache has room for another pull.
@@ -269,10 +299,10 @@ impl OwnedQueue {
     }
 
     /// The offset to commit, if it differs from what is stored or if `all` shall be sent again.
-    pub(crate) fn offset_to_commit(&self, all: bool) -> Option<(Generation, QueueOffset)> {
+    pub(crate) fn offset_to_commit(&self, all: bool) -> Option<(Generation, Place)> {
         let inner = self.lock();
         let offset = inner.consume_offset.filter(|_| all || inner.consume_offset != inner.committed)?;
-        (!inner.dropped).then_some((inner.generation, offset))
+        (!inner.dropped).then_some((inner.generation, inner.place(offset)))
     }
 
     /// Notes that the broker has stored an offset.
@@ -328,6 +358,16 @@ impl Inner {
         !self.dropped && self.generation == generation
     }
 
+    fn place(&self, offset: QueueOffset) -> Place {
+        Place { offset, epoch: self.epoch }
+    }
+
+    /// The broker has answered to the position from its log as it is now, so what is held below it counts there, too.
+    fn go_on_at(&mut self, next: Place) {
+        self.position = next.offset;
+        self.epoch = next.epoch;
+    }
+
     fn raise(&mut self, next: QueueOffset) {
         self.consume_offset = self.consume_offset.max(Some(next));
     }
@@ -368,10 +408,19 @@ mod tests {
         offsets.map(view).collect()
     }
 
+    /// A place in the log that all tests begin with.
+    fn at(offset: u64) -> Place {
+        in_epoch(1, offset)
+    }
+
+    fn in_epoch(epoch: i64, offset: u64) -> Place {
+        Place { offset: QueueOffset(offset), epoch: Some(LogEpoch(epoch)) }
+    }
+
     fn owned(stored: Option<u64>) -> (OwnedQueue, Generation) {
         let stored = stored.map(QueueOffset);
         let position = stored.unwrap_or_default();
-        let owned = OwnedQueue::new(MessageQueue::new("t", "b", 0), position, stored, Mono::default());
+        let owned = OwnedQueue::new(MessageQueue::new("t", "b", 0), at(position.0), stored, Mono::default());
         let generation = owned.next_pull().unwrap().generation;
         (owned, generation)
     }
@@ -379,42 +428,43 @@ mod tests {
     #[test]
     fn only_what_is_finished_is_committed() {
         let (owned, generation) = owned(None);
-        assert_eq!(owned.put(generation, views(0..3), QueueOffset(3)).len(), 3);
-        assert_eq!(owned.put(generation, views(2..4), QueueOffset(4)).len(), 1);
-        assert_eq!(owned.next_pull().unwrap().position, QueueOffset(4));
+        assert_eq!(owned.put(generation, views(0..3), at(3)).len(), 3);
+        assert_eq!(owned.put(generation, views(2..4), at(4)).len(), 1);
+        assert_eq!(owned.next_pull().unwrap().at, at(4));
         assert_eq!(owned.offset_to_commit(true), None);
         owned.finish(generation, &[QueueOffset(1)], 5);
-        assert_eq!(owned.offset_to_commit(false), Some((generation, QueueOffset(0))));
+        assert_eq!(owned.offset_to_commit(false), Some((generation, at(0))));
         owned.finish(generation, &[QueueOffset(0)], 5);
         assert_eq!(owned.offset_to_carry(), Some(QueueOffset(2)));
         owned.committed(generation, QueueOffset(2));
         assert_eq!(owned.offset_to_commit(false), None);
-        assert_eq!(owned.offset_to_commit(true), Some((generation, QueueOffset(2))));
+        assert_eq!(owned.offset_to_commit(true), Some((generation, at(2))));
     }
 
     #[test]
     fn an_empty_answer_raises_the_offset_only_if_nothing_is_held() {
         let (owned, generation) = owned(Some(5));
-        owned.put(generation, views(5..6), QueueOffset(6));
-        owned.caught_up(generation, QueueOffset(9));
+        owned.put(generation, views(5..6), at(6));
+        owned.caught_up(generation, at(9));
         assert_eq!(owned.progress().consume_offset, Some(QueueOffset(5)));
         owned.finish(generation, &[QueueOffset(5)], 0);
-        owned.caught_up(generation, QueueOffset(9));
+        owned.caught_up(generation, at(9));
         assert_eq!(owned.progress().consume_offset, Some(QueueOffset(9)));
     }
 
     #[test]
     fn a_corrected_queue_ignores_its_old_generation() {
         let (owned, old) = owned(Some(50));
-        owned.put(old, views(50..52), QueueOffset(52));
-        owned.correct(QueueOffset(10));
+        owned.put(old, views(50..52), at(52));
+        assert_eq!(owned.correct(old, at(10)), Some(QueueOffset(10)));
         owned.finish(old, &[QueueOffset(50), QueueOffset(51)], 0);
-        owned.caught_up(old, QueueOffset(60));
+        owned.caught_up(old, at(60));
+        assert_eq!(owned.correct(old, at(70)), None);
         owned.committed(old, QueueOffset(50));
-        assert!(owned.put(old, views(52..53), QueueOffset(53)).is_empty());
+        assert!(owned.put(old, views(52..53), at(53)).is_empty());
         assert!(owned.start(old, views(50..51), Mono::default()).is_empty());
         let next = owned.next_pull().unwrap();
-        assert_eq!((next.position, next.commit_first), (QueueOffset(10), true));
+        assert_eq!((next.at, next.commit_first), (at(10), true));
         owned.committed(next.generation, QueueOffset(10));
         assert!(!owned.next_pull().unwrap().commit_first);
     }
@@ -422,13 +472,74 @@ mod tests {
     #[test]
     fn a_dropped_queue_hands_over_its_offset_and_does_nothing_more() {
         let (owned, generation) = owned(Some(5));
-        owned.put(generation, views(5..8), QueueOffset(8));
+        owned.put(generation, views(5..8), at(8));
         owned.finish(generation, &[QueueOffset(5)], 0);
-        assert_eq!(owned.drop_queue(), Some(QueueOffset(6)));
+        assert_eq!(owned.drop_queue(), Some(at(6)));
         assert!(owned.next_pull().is_none());
         owned.finish(generation, &[QueueOffset(6)], 0);
         assert_eq!(owned.offset_to_commit(true), None);
-        owned.correct(QueueOffset(0));
+        owned.reset(QueueOffset(0));
+        assert_eq!(owned.correct(generation, at(0)), None);
         assert!(!owned.is_current(generation));
+    }
+
+    #[test]
+    fn an_answer_from_another_log_moves_everything_into_it() {
+        let (owned, generation) = owned(Some(5));
+        owned.put(generation, views(5..7), in_epoch(1, 7));
+        owned.put(generation, views(7..9), in_epoch(2, 9));
+        owned.finish(generation, &[QueueOffset(5)], 0);
+        assert_eq!(owned.offset_to_commit(false), Some((generation, in_epoch(2, 6))));
+        assert_eq!(owned.next_pull().unwrap().at, in_epoch(2, 9));
+        owned.caught_up(generation, Place { offset: QueueOffset(9), epoch: None });
+        assert_eq!(owned.drop_queue(), Some(Place { offset: QueueOffset(6), epoch: None }));
+    }
+
+    #[test]
+    fn a_correction_backwards_begins_with_the_first_message_that_is_not_finished() {
+        let corrected = |told: u64| {
+            let (owned, generation) = owned(Some(5));
+            owned.put(generation, views(5..9), at(9));
+            owned.finish(generation, &[QueueOffset(5), QueueOffset(7)], 0);
+            let to = owned.correct(generation, in_epoch(2, told));
+            let next = owned.next_pull().unwrap();
+            assert_eq!((Some(next.at.offset), next.at.epoch), (to, Some(LogEpoch(2))));
+            assert_eq!(owned.offset_to_commit(false).unwrap().1, next.at);
+            to.unwrap().0
+        };
+        // 6 and 8 are held. 8 was lost: what stands there now is another message.
+        assert_eq!(corrected(8), 6);
+        assert_eq!(corrected(6), 6);
+        assert_eq!(corrected(3), 3);
+        // Forwards, what is held has been deleted.
+        assert_eq!(corrected(20), 20);
+    }
+
+    #[test]
+    fn nothing_held_means_that_all_below_is_finished() {
+        let (owned, generation) = owned(Some(5));
+        owned.put(generation, views(5..9), at(9));
+        owned.finish(generation, &[5, 6, 7, 8].map(QueueOffset), 0);
+        assert_eq!(owned.correct(generation, in_epoch(2, 7)), Some(QueueOffset(7)));
+    }
+
+    #[test]
+    fn a_position_that_cannot_be_committed_is_pulled_from() {
+        let (owned, generation) = owned(Some(5));
+        owned.correct(generation, in_epoch(2, 3));
+        let next = owned.next_pull().unwrap();
+        owned.pull_uncommitted(generation);
+        assert!(owned.next_pull().unwrap().commit_first, "an old generation changes nothing");
+        owned.pull_uncommitted(next.generation);
+        assert!(!owned.next_pull().unwrap().commit_first);
+    }
+
+    #[test]
+    fn a_reset_goes_where_it_is_told_to() {
+        let (owned, generation) = owned(Some(5));
+        owned.put(generation, views(5..9), at(9));
+        owned.reset(QueueOffset(8));
+        let next = owned.next_pull().unwrap();
+        assert_eq!((next.at, next.commit_first), (at(8), true));
     }
 }

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use message::{CompressionError, QueueOffset, StoredMessage};
+use message::{CompressionError, StoredMessage};
 use remoting::ResponseCode;
 use tracing::{debug, warn};
 
@@ -19,6 +19,7 @@ use super::{
 use crate::{
     core::{PullCall, PullOutcome},
     error::ClientError,
+    queue::Place,
 };
 
 /// From taking a queue over to its first pull, so that the heartbeat with the new subscription comes first.
@@ -67,24 +68,13 @@ async fn turn(context: &Arc<Context>, owned: &Arc<OwnedQueue>, next: NextPull) -
         return Duration::ZERO;
     }
     if next.commit_first {
-        let group = &member.settings.group;
-        let committed = core.commit_offset(group, &owned.queue, next.position, CORRECTION_COMMIT_TIMEOUT).await;
-        return match committed {
-            Ok(()) => {
-                owned.committed(next.generation, next.position);
-                Duration::ZERO
-            }
-            Err(error) => {
-                warn!(queue = %owned.queue, %error, "corrected position not committed");
-                retry
-            }
-        };
+        return commit_corrected(context, owned, next).await;
     }
     let Some(subscription) = member.subscription(&owned.queue.topic) else { return retry };
     let call = PullCall {
         group: &member.settings.group,
         queue: &owned.queue,
-        position: next.position,
+        at: next.at,
         max_messages: member.settings.pull_batch,
         commit: owned.offset_to_carry(),
         subscription_version: subscription.version,
@@ -97,7 +87,7 @@ async fn turn(context: &Arc<Context>, owned: &Arc<OwnedQueue>, next: NextPull) -
             match answer.outcome {
                 PullOutcome::Found(messages) => match wanted(messages, owned, &subscription.filter) {
                     Ok(messages) => {
-                        take_in(context, owned, next, messages, answer.next_offset);
+                        take_in(context, owned, next, messages, answer.next);
                         Duration::ZERO
                     }
                     Err(error) => {
@@ -106,16 +96,18 @@ async fn turn(context: &Arc<Context>, owned: &Arc<OwnedQueue>, next: NextPull) -
                     }
                 },
                 PullOutcome::NothingNew => {
-                    owned.caught_up(next.generation, answer.next_offset);
+                    owned.caught_up(next.generation, answer.next);
                     let was_held = core.host().now().since(asked_at) >= NOT_HELD_DELAY;
-                    let has_moved = answer.next_offset != next.position;
+                    let has_moved = answer.next.offset != next.at.offset;
                     if was_held || has_moved { Duration::ZERO } else { NOT_HELD_DELAY }
                 }
                 PullOutcome::OffsetIllegal => {
-                    warn!(queue = %owned.queue, from = ?next.position, to = ?answer.next_offset, "position corrected");
-                    owned.correct(answer.next_offset);
+                    if let Some(to) = owned.correct(next.generation, answer.next) {
+                        warn!(queue = %owned.queue, from = ?next.at, told = ?answer.next, ?to, "position corrected");
+                        host::point!("client.position-corrected", to.0);
+                    }
                     // The broker refuses the very position that it proposed: asking at once again would not end.
-                    if answer.next_offset == next.position { retry } else { Duration::ZERO }
+                    if answer.next.offset == next.at.offset { retry } else { Duration::ZERO }
                 }
             }
         }
@@ -123,6 +115,25 @@ async fn turn(context: &Arc<Context>, owned: &Arc<OwnedQueue>, next: NextPull) -
         Err(error) => {
             debug!(queue = %owned.queue, %error, "pull failed");
             retry
+        }
+    }
+}
+
+/// Commits a corrected position, before anything is pulled from it; gives back the pause before the next turn.
+async fn commit_corrected(context: &Context, owned: &OwnedQueue, next: NextPull) -> Duration {
+    let Context { core, member, .. } = context;
+    match core.commit_offset(&member.settings.group, &owned.queue, next.at, CORRECTION_COMMIT_TIMEOUT).await {
+        Ok(()) => {
+            owned.committed(next.generation, next.at.offset);
+            Duration::ZERO
+        }
+        Err(ClientError::Broker { code: ResponseCode::PULL_OFFSET_MOVED, .. }) => {
+            owned.pull_uncommitted(next.generation);
+            Duration::ZERO
+        }
+        Err(error) => {
+            warn!(queue = %owned.queue, %error, "corrected position not committed");
+            core.timing().pull_retry
         }
     }
 }
@@ -160,12 +171,12 @@ fn take_in(
     owned: &Arc<OwnedQueue>,
     next: NextPull,
     messages: Vec<Arc<MessageView>>,
-    next_offset: QueueOffset,
+    go_on_at: Place,
 ) {
     let member = &context.member;
-    let fresh = owned.put(next.generation, messages, next_offset);
+    let fresh = owned.put(next.generation, messages, go_on_at);
     if host::mutant!("commit-before-processing") {
-        owned.raise_early(next_offset);
+        owned.raise_early(go_on_at.offset);
     }
     if !fresh.is_empty() {
         member.backlog.submit(owned, next.generation, &fresh, member.settings.batch_size.get());

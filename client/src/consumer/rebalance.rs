@@ -16,7 +16,10 @@ use super::{
     owned_queue::OwnedQueue,
     pull,
 };
-use crate::{error::ClientError, queue::MessageQueue};
+use crate::{
+    error::ClientError,
+    queue::{MessageQueue, Place},
+};
 
 /// A queue that was not pulled for so long is given away and taken over again.
 const PULL_IDLE_LIMIT: Duration = Duration::from_secs(120);
@@ -150,9 +153,9 @@ fn is_gone(owned: &OwnedQueue, mine: &BTreeSet<MessageQueue>, now: Mono) -> bool
 /// duplicates elsewhere, nothing more.
 pub(crate) async fn give_away(context: &Context, queues: Vec<Arc<OwnedQueue>>) -> usize {
     let commits = queues.into_iter().map(|owned| async move {
-        let Some(offset) = context.member.remove_queue(&owned) else { return false };
+        let Some(place) = context.member.remove_queue(&owned) else { return false };
         let group = &context.member.settings.group;
-        let committed = context.core.commit_offset(group, &owned.queue, offset, HANDOVER_COMMIT_TIMEOUT).await;
+        let committed = context.core.commit_offset(group, &owned.queue, place, HANDOVER_COMMIT_TIMEOUT).await;
         if let Err(error) = &committed {
             warn!(queue = %owned.queue, %error, "offset not committed at the hand-over");
         }
@@ -165,12 +168,14 @@ pub(crate) async fn give_away(context: &Context, queues: Vec<Arc<OwnedQueue>>) -
 async fn take_over(context: &Arc<Context>, pulls: &TaskGroup, queue: &MessageQueue) -> Result<(), ClientError> {
     let Context { core, member, .. } = &**context;
     let stored = core.query_offset(&member.settings.group, queue).await?;
-    let position = match stored {
+    let offset = match stored.offset {
         Some(stored) => stored,
+        // Found after the epoch was told: if the log is cut in between, the offset counts as one of the log before.
         None => first_position(context, queue).await?,
     };
-    debug!(%queue, ?position, ?stored, "queue taken over");
-    let owned = Arc::new(OwnedQueue::new(queue.clone(), position, stored, core.host().now()));
+    let at = Place { offset, epoch: stored.epoch };
+    debug!(%queue, ?at, ?stored, "queue taken over");
+    let owned = Arc::new(OwnedQueue::new(queue.clone(), at, stored.offset, core.host().now()));
     member.add_queue(Arc::clone(&owned));
     pulls.spawn("client.pull", pull::run(Arc::clone(context), owned));
     Ok(())

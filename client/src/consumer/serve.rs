@@ -67,7 +67,7 @@ fn reset(member: &Member, body: &Bytes) {
     };
     for owned in member.queues() {
         if let Some(offset) = table.get(&wire_queue(&owned.queue)).and_then(|offset| u64::try_from(*offset).ok()) {
-            owned.correct(QueueOffset(offset));
+            owned.reset(QueueOffset(offset));
         }
     }
 }

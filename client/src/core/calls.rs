@@ -5,11 +5,11 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use message::{QueueOffset, StoredMessage, SysFlag, property};
 use remoting::{
-    BoundaryType, ConsumerGroupRequestHeader, ConsumerSendMsgBackRequestHeader, GetMaxOffsetRequestHeader,
-    GetMinOffsetRequestHeader, GetRouteInfoRequestHeader, Header, NoHeader, OffsetResponseHeader, Payload,
-    PullMessageRequestHeader, PullMessageResponseHeader, QueryConsumerOffsetRequestHeader,
-    QueryConsumerOffsetResponseHeader, Request, Response, ResponseCode, SearchOffsetRequestHeader,
-    SendMessageRequestHeader, SendMessageResponseHeader, UnregisterClientRequestHeader,
+    BoundaryType, ConsumerGroupRequestHeader, ConsumerOffsetNotFoundResponseHeader, ConsumerSendMsgBackRequestHeader,
+    GetMaxOffsetRequestHeader, GetMinOffsetRequestHeader, GetRouteInfoRequestHeader, Header, LogEpoch, NoHeader,
+    OffsetResponseHeader, Payload, PullMessageRequestHeader, PullMessageResponseHeader,
+    QueryConsumerOffsetRequestHeader, QueryConsumerOffsetResponseHeader, Request, Response, ResponseCode,
+    SearchOffsetRequestHeader, SendMessageRequestHeader, SendMessageResponseHeader, UnregisterClientRequestHeader,
     UpdateConsumerOffsetRequestHeader,
     body::{Body, ClusterInfo, ConsumerList, HeartbeatData, TopicRouteData},
 };
@@ -20,7 +20,7 @@ use crate::{
     error::ClientError,
     message_view::MessageView,
     producer::{SendReceipt, SendStatus},
-    queue::MessageQueue,
+    queue::{MessageQueue, Place},
 };
 
 /// How long a broker holds a pull that finds nothing.
@@ -71,9 +71,9 @@ pub(crate) struct Reconsume {
 pub(crate) struct PullCall<'a> {
     pub(crate) group: &'a str,
     pub(crate) queue: &'a MessageQueue,
-    pub(crate) position: QueueOffset,
+    pub(crate) at: Place,
     pub(crate) max_messages: u32,
-    /// An offset to commit on the way.
+    /// An offset of the same log to commit on the way.
     pub(crate) commit: Option<QueueOffset>,
     pub(crate) subscription_version: i64,
     /// The broker that the last answer suggested.
@@ -84,7 +84,7 @@ pub(crate) struct PullCall<'a> {
 #[derive(Debug)]
 pub(crate) struct PullAnswer {
     pub(crate) outcome: PullOutcome,
-    pub(crate) next_offset: QueueOffset,
+    pub(crate) next: Place,
     pub(crate) max_offset: QueueOffset,
     pub(crate) suggested_broker: u64,
 }
@@ -92,10 +92,19 @@ pub(crate) struct PullAnswer {
 #[derive(Debug)]
 pub(crate) enum PullOutcome {
     Found(Vec<StoredMessage>),
-    /// Nothing up to `next_offset`, or nothing that the group wants.
+    /// Nothing up to `next`, or nothing that the group wants.
     NothingNew,
-    /// The position is outside the queue; `next_offset` is where to go on.
+    /// The position is outside the queue, or in a part of it that was lost; `next` is where to go on.
     OffsetIllegal,
+}
+
+/// What a broker has stored for a group.
+#[derive(Debug)]
+pub(crate) struct StoredOffset {
+    /// `None` if the group never committed one.
+    pub(crate) offset: Option<QueueOffset>,
+    /// The log that it belongs to, if the broker tells.
+    pub(crate) epoch: Option<LogEpoch>,
 }
 
 impl ClientCore {
@@ -224,7 +233,7 @@ impl ClientCore {
             consumer_group: call.group.to_owned(),
             topic: queue.topic.to_string(),
             queue_id: wire_id(queue),
-            queue_offset: wire_offset(call.position),
+            queue_offset: wire_offset(call.at.offset),
             max_msg_nums: i32::try_from(call.max_messages).unwrap_or(i32::MAX),
             sys_flag: PULL_MAY_BE_HELD | if commit.is_some() { PULL_COMMITS } else { 0 },
             commit_offset: commit.map_or(0, wire_offset),
@@ -236,6 +245,7 @@ impl ClientCore {
             request_source: None,
             proxy_forward_client_id: None,
             broker_name: Some(queue.broker.to_string()),
+            sf_log_epoch: call.at.epoch,
         };
         let answer = self.rpc.invoke(&addr, Request::PullMessage(header), Payload::EMPTY, PULL_TIMEOUT).await?;
         let code = answer.code;
@@ -252,12 +262,8 @@ impl ClientCore {
         pull_answer(&addr, code, answer)
     }
 
-    /// The offset that a broker has stored for a group, `None` if it has none.
-    pub(crate) async fn query_offset(
-        &self,
-        group: &str,
-        queue: &MessageQueue,
-    ) -> Result<Option<QueueOffset>, ClientError> {
+    /// The offset that a broker has stored for a group.
+    pub(crate) async fn query_offset(&self, group: &str, queue: &MessageQueue) -> Result<StoredOffset, ClientError> {
         let addr = match self.master(queue).await {
             Ok(addr) => addr,
             Err(error) => self.routes.master_or_any(&queue.broker).map(|(_, addr)| addr).ok_or(error)?,
@@ -270,19 +276,27 @@ impl ClientCore {
             broker_name: Some(queue.broker.to_string()),
         };
         let request = Request::QueryConsumerOffset(header);
-        match self.ask(&addr, request, Payload::EMPTY, self.timing.request).await {
-            Ok(answer) => Ok(offset(header_of::<QueryConsumerOffsetResponseHeader>(&addr, &answer)?.offset)),
-            Err(ClientError::Broker { code: ResponseCode::QUERY_NOT_FOUND, .. }) => Ok(None),
-            Err(error) => Err(error),
+        let answer = self.rpc.invoke(&addr, request, Payload::EMPTY, self.timing.request).await?;
+        match answer.code {
+            ResponseCode::SUCCESS => {
+                let header: QueryConsumerOffsetResponseHeader = header_of(&addr, &answer)?;
+                Ok(StoredOffset { offset: offset(header.offset), epoch: header.sf_log_epoch })
+            }
+            ResponseCode::QUERY_NOT_FOUND => {
+                let header: ConsumerOffsetNotFoundResponseHeader = header_of(&addr, &answer)?;
+                Ok(StoredOffset { offset: None, epoch: header.sf_log_epoch })
+            }
+            _ => Err(refusal(&addr, answer)),
         }
     }
 
-    /// Stores the offset of a group and waits until the broker has it.
+    /// Stores the offset of a group and waits until the broker has it. A broker that does not know the log it belongs to
+    /// any more refuses it with [`ResponseCode::PULL_OFFSET_MOVED`].
     pub(crate) async fn commit_offset(
         &self,
         group: &str,
         queue: &MessageQueue,
-        offset: QueueOffset,
+        place: Place,
         timeout: Duration,
     ) -> Result<(), ClientError> {
         let missing = || ClientError::BrokerNotFound { broker: Arc::clone(&queue.broker) };
@@ -291,8 +305,9 @@ impl ClientCore {
             consumer_group: group.to_owned(),
             topic: queue.topic.to_string(),
             queue_id: Some(wire_id(queue)),
-            commit_offset: Some(wire_offset(offset)),
+            commit_offset: Some(wire_offset(place.offset)),
             broker_name: Some(queue.broker.to_string()),
+            sf_log_epoch: place.epoch,
         };
         self.ask(&addr, Request::UpdateConsumerOffset(header), Payload::EMPTY, timeout).await.map(drop)
     }
@@ -453,9 +468,10 @@ fn pull_answer(addr: &str, code: ResponseCode, answer: Response) -> Result<PullA
         _ => PullOutcome::NothingNew,
     };
     let next = header.next_begin_offset;
+    let next = offset(next).ok_or_else(|| nonsense(format!("the next offset {next}")))?;
     Ok(PullAnswer {
         outcome,
-        next_offset: offset(next).ok_or_else(|| nonsense(format!("the next offset {next}")))?,
+        next: Place { offset: next, epoch: header.sf_log_epoch },
         max_offset: offset(header.max_offset).unwrap_or_default(),
         suggested_broker: u64::try_from(header.suggest_which_broker_id).unwrap_or(MASTER),
     })

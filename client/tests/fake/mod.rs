@@ -13,9 +13,10 @@ use std::{
 use bytes::Bytes;
 use message::{Draft, PhyOffset, QueueOffset, Stamp, SysFlag};
 use remoting::{
-    ConsumerGroupRequestHeader, GetMinOffsetRequestHeader, Handler, Inbound, OffsetResponseHeader, Payload, Peer,
-    PullMessageRequestHeader, PullMessageResponseHeader, Reply, Request, Response, ResponseCode,
-    SendMessageRequestHeader, SendMessageResponseHeader, Server, ServerConfig,
+    ConsumerGroupRequestHeader, GetMinOffsetRequestHeader, Handler, Inbound, LogEpoch, OffsetResponseHeader, Payload,
+    Peer, PullMessageRequestHeader, PullMessageResponseHeader, QueryConsumerOffsetResponseHeader, Reply, Request,
+    Response, ResponseCode, SendMessageRequestHeader, SendMessageResponseHeader, Server, ServerConfig,
+    UpdateConsumerOffsetRequestHeader,
     body::{Body, BrokerData, ConsumerList, HeartbeatData, QueueData, TopicRouteData},
 };
 use tokio::sync::Notify;
@@ -46,6 +47,14 @@ struct State {
     min: i64,
     offsets: BTreeMap<(String, String, i32), i64>,
     commits: Vec<i64>,
+    /// Of every commit with the next request.
+    epochs: Vec<Option<LogEpoch>>,
+    /// How often a group asked for its offset.
+    queries: usize,
+    epoch: Option<LogEpoch>,
+    /// What is left of the queues of the epoch before.
+    kept: i64,
+    refuse_commit: bool,
     members: BTreeMap<String, BTreeMap<String, Peer>>,
     fates: VecDeque<Fate>,
     always: Option<Fate>,
@@ -53,6 +62,32 @@ struct State {
     refuse_send_back: bool,
     retry_copies: Vec<SendMessageRequestHeader>,
     sends: Vec<SendMessageRequestHeader>,
+}
+
+impl State {
+    fn append(&mut self, topic: &str, queue: i32, flag: i32, sys_flag: i32, properties: &str, body: &[u8]) -> i64 {
+        let entries = self.queues.entry((topic.to_owned(), queue)).or_default();
+        let offset = entries.len() as u64;
+        let draft = Draft {
+            topic,
+            queue_id: queue as u32,
+            flag,
+            sys_flag: SysFlag(sys_flag),
+            born_ms: 1,
+            born_host: "127.0.0.1:1".parse().unwrap(),
+            store_host: "127.0.0.1:2".parse().unwrap(),
+            reconsume_times: 0,
+            prepared_phy: PhyOffset(0),
+            body,
+            properties,
+        };
+        let mut record = Vec::new();
+        draft.encode(&mut record).unwrap();
+        let phy = PhyOffset(offset * 1000);
+        message::stamp(&mut record, Stamp { queue_offset: QueueOffset(offset), phy, store_ms: 2 });
+        entries.push(Bytes::from(record));
+        offset as i64
+    }
 }
 
 pub struct Fake {
@@ -147,35 +182,49 @@ impl Fake {
         self.state().commits.clone()
     }
 
+    /// The epochs in which offsets were committed.
+    pub fn epochs(&self) -> Vec<Option<i64>> {
+        self.state().epochs.iter().map(|epoch| epoch.map(|epoch| epoch.0)).collect()
+    }
+
+    pub fn queries(&self) -> usize {
+        self.state().queries
+    }
+
+    /// The next acknowledged commit is answered as if nobody knew its log any more.
+    pub fn refuse_commit(&self) {
+        self.state().refuse_commit = true;
+    }
+
+    /// From now on it tells epochs.
+    pub fn begin_epoch(&self, epoch: i64) {
+        self.state().epoch = Some(LogEpoch(epoch));
+    }
+
+    /// Does to a queue what a power loss does, and fills it again: all in one moment, as if clients had been slow.
+    pub fn lose_and_fill(&self, topic: &str, queue: i32, kept: usize, epoch: i64, bodies: &[&str]) {
+        {
+            let mut state = self.state();
+            state.queues.get_mut(&(topic.to_owned(), queue)).unwrap().truncate(kept);
+            (state.epoch, state.kept) = (Some(LogEpoch(epoch)), kept as i64);
+            for offset in state.offsets.values_mut() {
+                *offset = (*offset).min(kept as i64);
+            }
+            for body in bodies {
+                state.append(topic, queue, 0, 0, "", body.as_bytes());
+            }
+        }
+        self.grown.notify_waiters();
+    }
+
     pub fn members(&self, group: &str) -> BTreeSet<String> {
         self.state().members.get(group).into_iter().flat_map(BTreeMap::keys).cloned().collect()
     }
 
     fn append(&self, topic: &str, queue: i32, flag: i32, sys_flag: i32, properties: &str, body: &[u8]) -> i64 {
-        let mut state = self.state();
-        let entries = state.queues.entry((topic.to_owned(), queue)).or_default();
-        let offset = entries.len() as u64;
-        let draft = Draft {
-            topic,
-            queue_id: queue as u32,
-            flag,
-            sys_flag: SysFlag(sys_flag),
-            born_ms: 1,
-            born_host: "127.0.0.1:1".parse().unwrap(),
-            store_host: "127.0.0.1:2".parse().unwrap(),
-            reconsume_times: 0,
-            prepared_phy: PhyOffset(0),
-            body,
-            properties,
-        };
-        let mut record = Vec::new();
-        draft.encode(&mut record).unwrap();
-        let phy = PhyOffset(offset * 1000);
-        message::stamp(&mut record, Stamp { queue_offset: QueueOffset(offset), phy, store_ms: 2 });
-        entries.push(Bytes::from(record));
-        drop(state);
+        let offset = self.state().append(topic, queue, flag, sys_flag, properties, body);
         self.grown.notify_waiters();
-        offset as i64
+        offset
     }
 
     fn send(&self, header: SendMessageRequestHeader, body: &[u8]) -> Reply {
@@ -286,7 +335,10 @@ impl Fake {
         let empty = Vec::new();
         let entries = state.queues.get(&(header.topic.clone(), header.queue_id)).unwrap_or(&empty);
         let max = entries.len() as i64;
-        let (code, next, body) = if header.queue_offset < state.min {
+        let is_of_lost_log = header.sf_log_epoch.is_some_and(|epoch| Some(epoch) != state.epoch);
+        let (code, next, body) = if is_of_lost_log && header.queue_offset > state.kept {
+            (ResponseCode::PULL_OFFSET_MOVED, state.kept, Vec::new())
+        } else if header.queue_offset < state.min {
             (ResponseCode::PULL_OFFSET_MOVED, state.min, Vec::new())
         } else if header.queue_offset > max {
             (ResponseCode::PULL_OFFSET_MOVED, max, Vec::new())
@@ -306,13 +358,17 @@ impl Fake {
             topic_sys_flag: None,
             group_sys_flag: None,
             forbidden_type: None,
+            sf_log_epoch: state.epoch,
         };
         Some(Response::success().with_code(code).with_header(&fields).with_body(body))
     }
 
-    fn commit(&self, group: &str, topic: &str, queue: i32, offset: i64) {
+    fn commit(&self, group: &str, topic: &str, queue: i32, offset: i64, epoch: Option<LogEpoch>) {
         let mut state = self.state();
+        let is_of_lost_log = epoch.is_some_and(|epoch| Some(epoch) != state.epoch);
+        let offset = if is_of_lost_log { offset.min(state.kept) } else { offset };
         state.commits.push(offset);
+        state.epochs.push(epoch);
         state.offsets.insert((group.to_owned(), topic.to_owned(), queue), offset);
     }
 }
@@ -343,7 +399,9 @@ impl Handler for Shared {
             Request::SendMessageV2(header) | Request::SendBatchMessage(header) => fake.send(header, &inbound.body),
             Request::PullMessage(header) => {
                 if header.sys_flag & 1 != 0 {
-                    fake.commit(&header.consumer_group, &header.topic, header.queue_id, header.commit_offset);
+                    let PullMessageRequestHeader { consumer_group: group, topic, queue_id, commit_offset, .. } =
+                        &header;
+                    fake.commit(group, topic, *queue_id, *commit_offset, header.sf_log_epoch);
                 }
                 let fake = Arc::clone(fake);
                 Reply::later(async move {
@@ -357,14 +415,24 @@ impl Handler for Shared {
                 })
             }
             Request::QueryConsumerOffset(header) => {
-                match fake.offset(&header.consumer_group, &header.topic, header.queue_id) {
-                    Some(offset) => Response::success().with_header(&OffsetResponseHeader { offset }).into(),
+                let sf_log_epoch = fake.state().epoch;
+                let offset = fake.offset(&header.consumer_group, &header.topic, header.queue_id);
+                fake.state().queries += 1;
+                match offset {
+                    Some(offset) => {
+                        let header = QueryConsumerOffsetResponseHeader { offset, sf_log_epoch };
+                        Response::success().with_header(&header).into()
+                    }
                     None => Response::failure(ResponseCode::QUERY_NOT_FOUND, "none").into(),
                 }
             }
             Request::UpdateConsumerOffset(header) => {
-                let (queue, offset) = (header.queue_id.unwrap(), header.commit_offset.unwrap());
-                fake.commit(&header.consumer_group, &header.topic, queue, offset);
+                if std::mem::take(&mut fake.state().refuse_commit) {
+                    return Response::failure(ResponseCode::PULL_OFFSET_MOVED, "refused by the test").into();
+                }
+                let UpdateConsumerOffsetRequestHeader { consumer_group: group, topic, queue_id, commit_offset, .. } =
+                    header;
+                fake.commit(&group, &topic, queue_id.unwrap(), commit_offset.unwrap(), header.sf_log_epoch);
                 Response::success().into()
             }
             Request::GetMaxOffset(header) => {

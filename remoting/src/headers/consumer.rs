@@ -1,6 +1,9 @@
 //! Headers of consumer requests. Source: `spec/protocol.md` 7.
 
-use crate::header::{BoundaryType, headers};
+use crate::{
+    header::{BoundaryType, headers},
+    log_epoch::LogEpoch,
+};
 
 headers! {
     /// `PULL_MESSAGE` and `LITE_PULL_MESSAGE`.
@@ -28,6 +31,8 @@ headers! {
         /// The spelling is the reference's.
         proxy_forward_client_id: Option<String> = "proxyFrowardClientId",
         broker_name: Option<String> = "bname",
+        /// The log that both offsets belong to; only between peers of this project.
+        sf_log_epoch: Option<LogEpoch> = "sfLogEpoch",
     }
 
     /// The answer to a pull; the first four accompany every status.
@@ -42,6 +47,8 @@ headers! {
         group_sys_flag: Option<i32> = "groupSysFlag",
         /// With `NO_PERMISSION`: 1 broker, 2 group, 3 topic, 4 broadcast, 5 subscription.
         forbidden_type: Option<i32> = "forbiddenType",
+        /// The log that the offsets belong to; only between peers of this project.
+        sf_log_epoch: Option<LogEpoch> = "sfLogEpoch",
     }
 
     /// Asks for the committed offset of a queue.
@@ -57,6 +64,14 @@ headers! {
     /// The committed offset.
     QueryConsumerOffsetResponseHeader {
         offset: i64 = "offset",
+        /// The log that the offset belongs to; only between peers of this project.
+        sf_log_epoch: Option<LogEpoch> = "sfLogEpoch",
+    }
+
+    /// Goes with `QUERY_NOT_FOUND`, for there is no committed offset: the log in which the asker then finds a place.
+    ConsumerOffsetNotFoundResponseHeader {
+        /// Only between peers of this project.
+        sf_log_epoch: Option<LogEpoch> = "sfLogEpoch",
     }
 
     /// Commits an offset. A receiver refuses a missing queue or offset with a code of its own.
@@ -66,6 +81,8 @@ headers! {
         queue_id: Option<i32> = "queueId",
         commit_offset: Option<i64> = "commitOffset",
         broker_name: Option<String> = "bname",
+        /// The log that the offset belongs to; only between peers of this project.
+        sf_log_epoch: Option<LogEpoch> = "sfLogEpoch",
     }
 
     /// Looks an offset up by store time.
