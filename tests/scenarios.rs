@@ -28,8 +28,12 @@ fn staticfire() -> Command {
     command
 }
 
+/// The folders whose scenarios run with every change.
+const FOLDERS: [&str; 2] = ["scenarios/fast", "scenarios/regressions"];
+
 fn scenario(name: &str) -> PathBuf {
-    PathBuf::from("scenarios/fast").join(format!("{name}.toml"))
+    let mut files = FOLDERS.iter().map(|folder| Path::new(folder).join(format!("{name}.toml")));
+    files.find(|file| root().join(file).is_file()).unwrap_or_else(|| panic!("no scenario is called {name}"))
 }
 
 /// Runs one seed; its result, and the exit code.
@@ -104,6 +108,7 @@ macro_rules! scenarios {
 scenarios! {
     broker_kill: "broker-kill",
     disk_85_percent: "disk-85-percent",
+    lost_offsets_filled_again: "lost-offsets-filled-again",
     namesrv_loss: "namesrv-loss",
     offset_recovery_after_crash: "offset-recovery-after-crash",
     partition_client_broker: "partition-client-broker",
@@ -113,8 +118,8 @@ scenarios! {
 }
 
 #[test]
-fn every_fast_scenario_has_a_test() {
-    let files = std::fs::read_dir(root().join("scenarios/fast")).unwrap();
+fn every_fast_scenario_and_every_regression_has_a_test() {
+    let files = FOLDERS.iter().flat_map(|folder| std::fs::read_dir(root().join(folder)).unwrap());
     let mut names: Vec<String> =
         files.map(|file| file.unwrap().path().file_stem().unwrap().to_string_lossy().into_owned()).collect();
     names.sort();

@@ -18,7 +18,7 @@ use crate::{
 };
 
 use copies::{Fate, Logs};
-use facts::{Facts, Stored};
+use facts::Facts;
 
 /// The most violations that a report spells out; all are counted.
 const SPELT_OUT_MAX: usize = 20;
@@ -122,10 +122,6 @@ fn lost_and_unread(
             }
             let queue = history.queue(stored.queue);
             match logs.fate(stored.queue, stored.ok, stored.phy, history) {
-                Fate::Kept if offset_was_used(facts, logs, history, group, message, stored) => {
-                    let why = "its offset had been used by a message that was lost with a cache";
-                    legal.insert(key, lawfully(why, witness));
-                }
                 Fate::Kept => unread.violation(
                     format!(
                         "{message} acknowledged at {queue} offset {} and still there, never finished by {group}",
@@ -158,23 +154,6 @@ fn lost_and_unread(
 fn lawfully(why: &str, mut witness: Vec<usize>) -> Violation {
     witness.sort_unstable();
     Violation { what: why.to_owned(), witness }
-}
-
-/// Whether the group had been given another message at this queue and offset, one that a broker which promises caches
-/// only then lost with its power. A group goes on behind what it has consumed, so it skips whatever takes the place
-/// (`spec/client.md` H39, `spec/simulation.md` 7.1).
-fn offset_was_used(
-    facts: &Facts<'_>,
-    logs: &Logs,
-    history: &History,
-    group: &str,
-    message: MessageId,
-    stored: &Stored,
-) -> bool {
-    let Some(node) = logs.node_of(stored.queue, history) else { return false };
-    facts
-        .deliveries_at(group, stored.queue, stored.offset)
-        .any(|delivery| delivery.message != Some(message) && logs.cut_back_between(node, delivery.index, stored.ok))
 }
 
 /// `stuck`: something had not come to an end when the settle phase did.

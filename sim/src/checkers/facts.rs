@@ -77,8 +77,6 @@ pub(super) struct Facts<'a> {
     pub sends: BTreeMap<MessageId, Sent<'a>>,
     /// All deliveries in order.
     pub all_deliveries: Vec<Delivery<'a>>,
-    /// Numbers of deliveries by group, queue and offset, in order.
-    by_place: BTreeMap<(&'a str, QueueRef, u64), Vec<usize>>,
     /// Numbers of deliveries by group and message, in order.
     by_message: BTreeMap<(&'a str, MessageId), Vec<usize>>,
     /// Committed offsets by group and queue, in order.
@@ -100,7 +98,6 @@ impl<'a> Facts<'a> {
             sends: BTreeMap::new(),
             all_deliveries: Vec::new(),
             by_message: BTreeMap::new(),
-            by_place: BTreeMap::new(),
             commits: BTreeMap::new(),
             downs: BTreeMap::new(),
             moves: BTreeMap::new(),
@@ -175,8 +172,6 @@ impl<'a> Facts<'a> {
 
     fn delivered(&mut self, history: &'a History, delivery: Delivery<'a>) {
         let group = group_of(history.node(delivery.node));
-        let place = (group, delivery.queue, delivery.offset);
-        self.by_place.entry(place).or_default().push(self.all_deliveries.len());
         if let Some(message) = delivery.message {
             self.by_message.entry((group, message)).or_default().push(self.all_deliveries.len());
         }
@@ -192,17 +187,6 @@ impl<'a> Facts<'a> {
     /// The deliveries of a message to a group, in order.
     pub fn deliveries(&self, group: &'a str, message: MessageId) -> impl Iterator<Item = &Delivery<'a>> {
         let numbers = self.by_message.get(&(group, message)).map_or(&[][..], Vec::as_slice);
-        numbers.iter().map(|&number| &self.all_deliveries[number])
-    }
-
-    /// What the group was given at a queue and offset, in order.
-    pub fn deliveries_at<'f>(
-        &'f self,
-        group: &'f str,
-        queue: QueueRef,
-        offset: u64,
-    ) -> impl Iterator<Item = &'f Delivery<'a>> {
-        let numbers = self.by_place.get(&(group, queue, offset)).map_or(&[][..], Vec::as_slice);
         numbers.iter().map(|&number| &self.all_deliveries[number])
     }
 
