@@ -87,9 +87,17 @@ pub(super) struct Facts<'a> {
     pub moves: BTreeMap<NodeRef, Vec<(usize, u64)>>,
     /// Records where a consumer went on at another offset than it had meant to, by node, with that offset.
     pub corrections: BTreeMap<NodeRef, Vec<(usize, u64, u64)>>,
-    /// When anything happened that can change what members know of their group and of routes, in order.
-    pub disturbances: Vec<u64>,
+    /// From when until when something went on that can change what members know of their group and of routes. Mostly
+    /// it is a moment.
+    pub disturbances: Vec<(u64, u64)>,
 }
+
+/// How soon after a node fell silent brokers and name servers may take it for gone: 120 s after they heard of it last,
+/// which was up to 30 s before. Source: `spec/client.md` 1.5, 8.4.
+const MISSED_NANOS: u64 = (120 - 30) * 1_000_000_000;
+
+/// Kinds of faults that silence a node without closing its connections.
+const SILENT_FAULTS: [&str; 4] = ["power-loss", "pause", "cut", "latency"];
 
 impl<'a> Facts<'a> {
     pub fn collect(scenario: &'a Scenario, history: &'a History) -> Facts<'a> {
@@ -106,12 +114,10 @@ impl<'a> Facts<'a> {
         };
         // Listener calls that have not ended, by node, life, queue and offset.
         let mut open = BTreeMap::new();
+        let mut silent_since = BTreeMap::new();
         for (index, record) in history.records.iter().enumerate() {
             let (node, life) = record.node.unwrap_or((NodeRef(u32::MAX), 0));
-            let up_or_down = matches!(record.event, Event::NodeUp | Event::NodeDown(..));
-            if up_or_down || matches!(record.event, Event::FaultBegin(..) | Event::FaultEnd(_)) {
-                facts.disturbances.push(record.at);
-            }
+            facts.disturbed(record.at, &record.event, &mut silent_since);
             match &record.event {
                 Event::Deliver { message, queue, offset, look } => {
                     open.insert((node, life, *queue, *offset), facts.all_deliveries.len());
@@ -149,6 +155,22 @@ impl<'a> Facts<'a> {
             }
         }
         facts
+    }
+
+    fn disturbed(&mut self, at: u64, event: &'a Event, silent_since: &mut BTreeMap<&'a str, u64>) {
+        match event {
+            Event::FaultBegin(id, kind) if SILENT_FAULTS.contains(kind) => {
+                silent_since.insert(id, at);
+            }
+            Event::FaultEnd(id) => {
+                let missed_at = silent_since.remove(id.as_str()).map(|since| since + MISSED_NANOS);
+                self.disturbances
+                    .extend(missed_at.filter(|missed_at| *missed_at < at).map(|missed_at| (missed_at, at)));
+            }
+            Event::NodeUp | Event::NodeDown(..) | Event::FaultBegin(..) => {}
+            _ => return,
+        }
+        self.disturbances.push((at, at));
     }
 
     fn sending(&mut self, index: usize, event: &'a Event) {

@@ -250,13 +250,31 @@ fn a_second_delivery_needs_a_cause() {
 }
 
 #[test]
-fn two_owners_are_explained_for_a_minute_after_a_disturbance() {
-    let story = Story::of("SYNC_FLUSH");
-    story.send(0, 0).later(30).consume(0, 0).deliver("billing/1", 0, 0).ack("billing/1", 0, 0);
-    assert_eq!(story.found(), []);
-    let story = Story::of("SYNC_FLUSH");
-    story.send(0, 0).later(70).consume(0, 0).deliver("billing/1", 0, 0).ack("billing/1", 0, 0);
-    assert_eq!(story.found(), [("dup-deliver", 1)]);
+fn two_owners_are_explained_for_fifty_two_seconds_after_a_disturbance() {
+    let after = |seconds| {
+        let story = Story::of("SYNC_FLUSH");
+        story.send(0, 0).later(seconds).consume(0, 0).deliver("billing/1", 0, 0).ack("billing/1", 0, 0);
+        story.found()
+    };
+    assert_eq!(after(51), []);
+    assert_eq!(after(53), [("dup-deliver", 1)]);
+}
+
+#[test]
+fn a_long_silence_disturbs_once_more_when_it_is_noticed() {
+    let found = |kind, lasts, after| {
+        let story = Story::of("SYNC_FLUSH");
+        let (id, begin) = ("f".to_owned(), |id| Event::FaultBegin(id, kind));
+        story.send(0, 0).event("probe/0", |_| begin(id.clone())).later(after);
+        story.consume(0, 0).deliver("billing/1", 0, 0).ack("billing/1", 0, 0);
+        story.later(lasts - after).event("probe/0", |_| Event::FaultEnd(id));
+        story.found()
+    };
+    assert_eq!(found("cut", 200, 80), [("dup-deliver", 1)]);
+    assert_eq!(found("cut", 200, 100), []);
+    // The end comes too early for anybody to be missed, or the kind silences nobody.
+    assert_eq!(found("cut", 89, 88), [("dup-deliver", 1)]);
+    assert_eq!(found("kill", 200, 100), [("dup-deliver", 1)]);
 }
 
 #[test]
