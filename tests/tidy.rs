@@ -206,11 +206,39 @@ fn every_file_opens_with_its_idea() {
 
 #[test]
 fn every_mark_has_a_name_of_its_own() {
+    let (places, mut wrong) = marks();
+    for (mark, places) in places.iter().filter(|(_, places)| places.len() > 1) {
+        writeln!(wrong, "{mark} marks several places: {}", places.join(", ")).unwrap();
+    }
+    assert!(wrong.is_empty(), "\n{wrong}");
+}
+
+#[test]
+fn the_stand_knows_every_point() {
+    let list = read(&root().join("sim/src/points.rs"));
+    let listed = |name: &str| {
+        let (_, rest) = list.split_once(&format!("const {name}: [&str;")).expect("the list exists");
+        let (_, rest) = rest.split_once("= [").expect("it is an array");
+        let names = rest[..rest.find(']').expect("it ends")].split('"').skip(1).step_by(2);
+        names.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let (places, _) = marks();
+    for (list, kind) in [("POINTS", "point!("), ("GATES", "gate!(")] {
+        let marked: Vec<String> = places
+            .keys()
+            .filter_map(|mark| mark.strip_prefix(kind).map(|name| name.trim_end_matches(')').to_owned()))
+            .collect();
+        assert_eq!(listed(list), marked, "sim/src/points.rs, {list}: list every mark of the sources, sorted");
+    }
+}
+
+/// Every mark of product code with its places, and what is wrong with some.
+fn marks() -> (BTreeMap<String, Vec<String>>, String) {
     let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut wrong = String::new();
     for source in all_sources().iter().filter(|source| !source.path.starts_with(root().join("sim"))) {
         let text = source.product.iter().map(|line| code_of(line)).collect::<Vec<_>>().join("\n");
-        for kind in ["point!(", "buggify!(", "mutant!("] {
+        for kind in ["point!(", "gate!(", "buggify!(", "mutant!("] {
             for (at, _) in text.match_indices(kind) {
                 let place = format!("{}:{}", source.path.display(), 1 + text[..at].matches('\n').count());
                 match text[at + kind.len()..].trim_start().strip_prefix('"').and_then(|rest| rest.split_once('"')) {
@@ -222,10 +250,7 @@ fn every_mark_has_a_name_of_its_own() {
             }
         }
     }
-    for (mark, places) in places.iter().filter(|(_, places)| places.len() > 1) {
-        writeln!(wrong, "{mark} marks several places: {}", places.join(", ")).unwrap();
-    }
-    assert!(wrong.is_empty(), "\n{wrong}");
+    (places, wrong)
 }
 
 #[test]

@@ -244,6 +244,7 @@ impl Tables {
     async fn save_offsets(&self) {
         let Some(table) = self.offsets.take_changes() else { return };
         let is_durable = self.store.flush().await == store::Flushed::Done;
+        host::gate!("broker.offsets-persisting", table.offset_table.len()).await;
         let saved = if is_durable { self.offsets_file.save(&table).await } else { Ok(()) };
         if let Err(error) = &saved {
             warn!(error = %Chain(error), "cannot save the consumer offsets");

@@ -97,6 +97,7 @@ impl Registration {
 
     /// Registers once. A failure is told only after a success.
     async fn register(&self, namesrv: &str, was_good: bool) -> bool {
+        host::gate!("broker.registering").await;
         let (request, body) = self.request();
         let answer = self.client.invoke(namesrv, request, body, self.config.register_timeout).await;
         let problem = match answer {

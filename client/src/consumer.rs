@@ -372,6 +372,7 @@ async fn commit_periodically(context: Arc<Context>) {
     for round in 1_u32.. {
         core.host().sleep(period).await;
         let all = round % FULL_COMMIT_EVERY == 0;
+        host::gate!("client.committing", round).await;
         join_all(member.queues().into_iter().map(|owned| async move {
             let Some((generation, place)) = owned.offset_to_commit(all) else { return };
             let group = &member.settings.group;

@@ -77,6 +77,21 @@ macro_rules! point {
     };
 }
 
+/// A [`point!`] at which a stand can also hold whoever passes: `gate!("store.flush-begins", from).await`.
+///
+/// It is a future, so it stands where the code can wait; a node that is killed here goes no further, while after a
+/// [`point!`] its task runs on to the next await. Elsewhere, and in a release server build, it is ready at once.
+/// A stand that holds nobody does not make it wait either, so a gate does not change the order of tasks.
+#[macro_export]
+macro_rules! gate {
+    ($name:literal) => {
+        $crate::gate!($name, 0i64)
+    };
+    ($name:literal, $value:expr) => {
+        $crate::mark::gate($name, ($value) as i64)
+    };
+}
+
 /// True now and then on a stand, if the run chose this name: another behaviour that the real world could choose.
 ///
 /// Never inside a `Drop`, and never to skip a durability step: that is [`mutant!`].

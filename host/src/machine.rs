@@ -96,6 +96,12 @@ pub trait Machine: Send + Sync + 'static {
     /// See [`crate::point!`].
     fn point(&self, name: &'static str, value: i64);
 
+    /// See [`crate::gate!`]: passes a point, and tells what to wait for there. The default is a point that holds nobody.
+    fn gate(&self, name: &'static str, value: i64) -> Option<BoxFuture<()>> {
+        self.point(name, value);
+        None
+    }
+
     /// See [`crate::buggify!`].
     fn buggify(&self, name: &'static str) -> bool;
 

@@ -1,4 +1,4 @@
-//! What the macros `point!`, `buggify!` and `mutant!` expand to.
+//! What the macros `point!`, `gate!`, `buggify!` and `mutant!` expand to.
 
 use crate::Host;
 
@@ -12,6 +12,17 @@ pub const MUTANTS: bool = cfg!(feature = "mutants");
 pub fn point(name: &'static str, value: i64) {
     if let Some(host) = Host::try_current() {
         host.machine().point(name, value);
+    }
+}
+
+/// Tells the machine of the running task that it passed `name`, and waits as long as the machine holds it there.
+pub async fn gate(name: &'static str, value: i64) {
+    if !ENABLED {
+        return;
+    }
+    let held = Host::try_current().and_then(|host| host.machine().gate(name, value));
+    if let Some(held) = held {
+        held.await;
     }
 }
 

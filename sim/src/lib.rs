@@ -20,6 +20,7 @@ pub mod history;
 pub mod life;
 pub mod net;
 pub mod plan;
+pub mod points;
 pub mod run;
 pub mod scenario;
 pub mod seed;

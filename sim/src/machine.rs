@@ -185,6 +185,16 @@ impl Machine for SimMachine {
         }
     }
 
+    fn gate(&self, name: &'static str, value: i64) -> Option<BoxFuture<()>> {
+        self.point(name, value);
+        if self.life.is_alive() {
+            self.world.gate(&self.life, name)
+        } else {
+            // A process that died at this point, or before it, goes no further.
+            Some(Box::pin(std::future::pending()))
+        }
+    }
+
     fn buggify(&self, name: &'static str) -> bool {
         if !self.world.buggify_enabled() || !self.life.is_alive() {
             return false;

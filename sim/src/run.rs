@@ -5,6 +5,7 @@ mod faults;
 mod observer;
 mod pending;
 mod probe;
+mod triggers;
 
 use std::{collections::BTreeSet, io, sync::Arc, time::Duration};
 
@@ -12,7 +13,7 @@ use crate::{
     checkers::{self, Findings},
     history::{Event, History, HistoryHash, Recorder},
     plan::Plan,
-    scenario::{ConsumerGroup, Kind},
+    scenario::{ConsumerGroup, FaultKind, Kind, Scenario, When},
     stand::{self, Ended, Observer, SideReport, StandConfig},
 };
 
@@ -88,6 +89,23 @@ pub fn run(plan: Plan, options: RunOptions) -> io::Result<Finished> {
     Ok(Finished { history, hash, side: ran.side, findings, aborted, elapsed: ran.elapsed, polls: ran.polls })
 }
 
+/// Faults that wait for a point of the program, and gates, that did nothing in this run: each with what it waited for.
+#[must_use]
+pub fn never_fired(scenario: &Scenario, history: &History) -> Vec<String> {
+    let begun = |id: &str| {
+        history.records.iter().any(|record| matches!(&record.event, Event::FaultBegin(other, _) if other == id))
+    };
+    let idle = scenario.faults.iter().filter(|fault| fault.is_triggered() && !begun(&fault.id));
+    idle.map(|fault| match (&fault.when, &fault.kind) {
+        (When::On { point, node, nth }, _) => format!("{} (visit {nth} of {point} at {node})", fault.id),
+        (_, FaultKind::Hold { gate, .. }) => {
+            format!("{} (visit {} of {} at {})", fault.id, gate.nth, gate.point, gate.node)
+        }
+        _ => fault.id.clone(),
+    })
+    .collect()
+}
+
 /// The run from start to end.
 async fn supervise(cluster: &Arc<Cluster>) {
     let stand = &cluster.stand;
@@ -150,3 +168,6 @@ async fn members(cluster: &Arc<Cluster>, group: &ConsumerGroup) {
         size = step.instances;
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -305,9 +305,10 @@ pub struct Fault {
 pub enum When {
     /// At a time drawn from a range.
     At(Span<Duration>),
-    /// When a node passes a point of the program for the `nth` time, counted over all its lives.
+    /// When a node passes a point of the program for the `nth` time since the active phase began, counted over all
+    /// its lives. The fault is in effect before the passing code goes on.
     On {
-        /// The name of the point, such as `store.flushed`.
+        /// The name of the point (see [`crate::points`]), such as `store.flushed`.
         point: String,
         /// The node.
         node: String,
@@ -371,6 +372,13 @@ pub enum FaultKind {
         /// How many times longer.
         factor: u32,
     },
+    /// Whoever reaches a gate of the program waits there.
+    Hold {
+        /// The gate and its node.
+        gate: Gate,
+        /// The fault whose begin lets everyone go on; `None` if only time does.
+        until: Option<String>,
+    },
     /// The wall clock is wrong.
     Skew {
         /// The node.
@@ -378,6 +386,23 @@ pub enum FaultKind {
         /// By how much, in milliseconds.
         by_ms: i64,
     },
+}
+
+impl Fault {
+    /// Whether a point of the program begins it, rather than time.
+    #[must_use]
+    pub fn is_triggered(&self) -> bool {
+        matches!(self.when, When::On { .. }) || matches!(self.kind, FaultKind::Hold { .. })
+    }
+
+    /// The fault that it needs in the same scenario.
+    #[must_use]
+    pub fn needs(&self) -> Option<&str> {
+        match &self.kind {
+            FaultKind::Hold { until, .. } => until.as_deref(),
+            _ => None,
+        }
+    }
 }
 
 impl FaultKind {
@@ -394,6 +419,7 @@ impl FaultKind {
             FaultKind::DiskFill { .. } => "disk-fill",
             FaultKind::DiskSlow { .. } => "disk-slow",
             FaultKind::Skew { .. } => "skew",
+            FaultKind::Hold { .. } => "hold",
         }
     }
 
@@ -408,9 +434,21 @@ impl FaultKind {
             | FaultKind::DiskFill { node, .. }
             | FaultKind::DiskSlow { node, .. }
             | FaultKind::Skew { node, .. } => Some(node),
+            FaultKind::Hold { gate, .. } => Some(&gate.node),
             FaultKind::Cut { .. } | FaultKind::Latency { .. } => None,
         }
     }
+}
+
+/// A place of the program where a node can be held, and from which visit on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gate {
+    /// Its name, one of [`crate::points::GATES`].
+    pub point: String,
+    /// The node.
+    pub node: String,
+    /// The first visit that is held, from 1; later ones are too, until the gate opens.
+    pub nth: u32,
 }
 
 /// Which unflushed pages survive a power loss.

@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeSet, future::Future, net::Ipv4Addr, ops::Range, sync::Arc, time::Duration};
 
-use host::Host;
+use host::{Host, machine::BoxFuture};
 
 use crate::{
     clock::NodeClock,
@@ -92,6 +92,12 @@ pub trait Observer: Send + Sync {
     /// Product code passed a point.
     fn point(&self, stand: &Stand, place: &Place, name: &'static str, value: i64) {
         let _ = (stand, place, name, value);
+    }
+
+    /// Product code stands at a gate, which [`point`](Observer::point) was told of just before: what it waits for there.
+    fn gate(&self, stand: &Stand, place: &Place, name: &'static str) -> Option<BoxFuture<()>> {
+        let _ = (stand, place, name);
+        None
     }
 
     /// A task panicked (or the process died of a signal); its node has been killed.

@@ -167,6 +167,7 @@ impl CommitLog {
         assert!(from <= target, "flushed {from} lies beyond written {target}");
         let segments: Vec<Arc<LogFile>> =
             self.read_segments().iter().filter(|file| file.start < target && file.end() > from).cloned().collect();
+        host::gate!("store.flushing", target).await;
         for file in segments {
             let (from, to) = (from.max(file.start) - file.start, target.min(file.end()) - file.start);
             file.mapping.sync(from, to).await?;

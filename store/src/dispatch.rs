@@ -92,6 +92,7 @@ impl Dispatcher {
             if at == bound {
                 return Ok(());
             }
+            host::gate!("store.dispatching", at).await;
             let bytes = self.log.readable(at, bound).ok_or(DispatchError::Log { at, source: None })?;
             let run = read_run(&bytes, at, Checks::STRUCTURE, &self.delays);
             for group in &run.groups {

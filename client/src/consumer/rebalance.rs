@@ -84,6 +84,7 @@ pub(crate) async fn run(
 
 /// One round over all topics. True if the own queues are what they should be.
 async fn round(context: &Arc<Context>, pulls: &TaskGroup) -> bool {
+    host::gate!("client.rebalancing").await;
     let mut balanced = true;
     let subscriptions = context.member.subscriptions();
     for topic in context.member.owned_topics() {

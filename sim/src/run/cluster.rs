@@ -11,7 +11,7 @@ use broker::{Broker, BrokerConfig};
 use host::Host;
 use namesrv::{Namesrv, NamesrvConfig};
 use remoting::settings::Setting;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::{
     disk::{self, CrashReport, Durability, Timing},
@@ -52,6 +52,8 @@ pub(crate) struct Cluster {
     pub recorder: Arc<Recorder>,
     /// Tells nodes and the supervisor which phase it is.
     pub phase: watch::Sender<Phase>,
+    /// Tells those who are held at a gate that one has opened.
+    pub gate_opened: Notify,
     ids: BTreeMap<String, NodeId>,
     kinds: BTreeMap<String, Kind>,
     state: Mutex<State>, // Leaf lock.
@@ -72,6 +74,10 @@ pub(crate) struct State {
     pub lives: BTreeMap<String, u32>,
     /// Faults in effect, by their number in the plan, with what they put on links.
     pub faults: BTreeMap<usize, Vec<ImpairmentId>>,
+    /// How often each fault's point was passed, by the fault's number in the plan.
+    pub visits: BTreeMap<usize, u32>,
+    /// Gates that hold nobody any more, by the fault's number in the plan.
+    pub gates_open: BTreeSet<usize>,
     /// How many planned messages each producer has begun.
     pub begun: BTreeMap<String, usize>,
     /// Sends on their way, by producer.
@@ -105,7 +111,16 @@ impl Cluster {
             ids.insert(name, id);
         }
         let (phase, _) = watch::channel(Phase::Start);
-        Ok(Arc::new(Cluster { stand, plan, recorder, phase, ids, kinds, state: Mutex::default() }))
+        Ok(Arc::new(Cluster {
+            stand,
+            plan,
+            recorder,
+            phase,
+            gate_opened: Notify::new(),
+            ids,
+            kinds,
+            state: Mutex::default(),
+        }))
     }
 
     pub fn state(&self) -> MutexGuard<'_, State> {

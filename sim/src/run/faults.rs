@@ -10,7 +10,10 @@ use crate::{
     stand::NodeId,
 };
 
-use super::cluster::{Cluster, Phase};
+use super::{
+    cluster::{Cluster, Phase},
+    triggers,
+};
 
 /// What a disk that was filled is brought back to, in percent.
 const HEALED_FILL_PERCENT: u8 = 40;
@@ -19,7 +22,9 @@ const HEALED_FILL_PERCENT: u8 = 40;
 pub(super) fn schedule(cluster: &Arc<Cluster>) {
     let base = cluster.state().base;
     for (number, fault) in cluster.plan.scenario.faults.iter().enumerate() {
-        if let When::At(at) = fault.when {
+        // A gate begins when it first holds somebody.
+        let is_gate = matches!(fault.kind, FaultKind::Hold { .. });
+        if let (When::At(at), false) = (&fault.when, is_gate) {
             let (cluster, at) = (Arc::clone(cluster), base + at.least);
             cluster.stand.clone().spawn(async move {
                 cluster.stand.sleep_until(at).await;
@@ -39,6 +44,7 @@ pub(super) fn begin(cluster: &Arc<Cluster>, number: usize) {
     cluster.state().faults.insert(number, Vec::new());
     let impairments = apply(cluster, fault);
     cluster.state().faults.insert(number, impairments);
+    triggers::open_for(cluster, &fault.id);
     if let Some(lasts) = fault.lasts {
         let (cluster, end) = (Arc::clone(cluster), cluster.stand.now() + lasts.least);
         cluster.stand.clone().spawn(async move {
@@ -84,11 +90,13 @@ fn apply(cluster: &Arc<Cluster>, fault: &Fault) -> Vec<ImpairmentId> {
         FaultKind::DiskFill { node, percent } => cluster.stand.disk(cluster.id(node)).fill_percent(*percent),
         FaultKind::DiskSlow { node, factor } => cluster.stand.disk(cluster.id(node)).slow(*factor),
         FaultKind::Skew { node, by_ms } => cluster.stand.set_skew(cluster.id(node), *by_ms),
+        // Whoever stands at the gate waits by itself.
+        FaultKind::Hold { .. } => {}
     }
     Vec::new()
 }
 
-fn end_fault(cluster: &Arc<Cluster>, number: usize) {
+pub(super) fn end_fault(cluster: &Arc<Cluster>, number: usize) {
     let Some(impairments) = cluster.state().faults.remove(&number) else { return };
     let fault = &cluster.plan.scenario.faults[number];
     cluster.record_run(Event::FaultEnd(fault.id.clone()));
@@ -111,6 +119,7 @@ fn end_fault(cluster: &Arc<Cluster>, number: usize) {
         FaultKind::DiskFill { node, .. } => cluster.stand.disk(cluster.id(node)).fill_percent(HEALED_FILL_PERCENT),
         FaultKind::DiskSlow { node, .. } => cluster.stand.disk(cluster.id(node)).slow(1),
         FaultKind::Skew { node, .. } => cluster.stand.set_skew(cluster.id(node), 0),
+        FaultKind::Hold { .. } => triggers::open(cluster, number),
         FaultKind::Cut { .. } | FaultKind::Latency { .. } => {}
     }
 }

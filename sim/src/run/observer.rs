@@ -1,19 +1,17 @@
 //! Turns what the stand tells into records, and into faults that wait for a point.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, OnceLock},
-};
+use std::sync::{Arc, OnceLock};
+
+use host::machine::BoxFuture;
 
 use crate::{
     history::{Down, Event, Recorder},
-    scenario::When,
     stand::{NodeStatus, Observer, Place, Stand},
 };
 
 use super::{
     cluster::{Cluster, PROBE},
-    faults,
+    triggers,
 };
 
 /// Listens to one run.
@@ -21,38 +19,16 @@ pub(super) struct Watch {
     pub recorder: Arc<Recorder>,
     /// Filled by the supervisor, before any node starts.
     pub cluster: OnceLock<Arc<Cluster>>,
-    /// How often each node passed each point that a fault waits for.
-    visits: Mutex<BTreeMap<(String, String), u32>>, // Leaf lock.
 }
 
 impl Watch {
     pub fn new(recorder: Arc<Recorder>) -> Watch {
-        Watch { recorder, cluster: OnceLock::new(), visits: Mutex::default() }
+        Watch { recorder, cluster: OnceLock::new() }
     }
 
     fn record(&self, place: &Place, event: Event) {
         let at = u64::try_from(place.at.as_nanos()).unwrap_or(u64::MAX);
         self.recorder.record(at, Some((&place.name, place.incarnation)), |_| event);
-    }
-
-    /// Begins the faults that waited for this visit of a point.
-    fn trigger(&self, cluster: &Arc<Cluster>, place: &Place, name: &str) {
-        for (number, fault) in cluster.plan.scenario.faults.iter().enumerate() {
-            let When::On { point, node, nth } = &fault.when else { continue };
-            if point != name || **node != *place.name {
-                continue;
-            }
-            let key = (fault.id.clone(), name.to_owned());
-            let visit = {
-                let mut visits = self.visits.lock().expect("nothing panics while it is held");
-                let visits = visits.entry(key).or_default();
-                *visits += 1;
-                *visits
-            };
-            if visit == *nth {
-                faults::begin(cluster, number);
-            }
-        }
     }
 }
 
@@ -81,8 +57,12 @@ impl Observer for Watch {
             },
         );
         if let Some(cluster) = self.cluster.get() {
-            self.trigger(cluster, place, name);
+            triggers::passed(cluster, &place.name, name);
         }
+    }
+
+    fn gate(&self, _: &Stand, place: &Place, name: &'static str) -> Option<BoxFuture<()>> {
+        self.cluster.get().and_then(|cluster| triggers::reached(cluster, &place.name, name))
     }
 
     fn panicked(&self, _: &Stand, place: &Place, task: &'static str, message: &str) {

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, ops::Range};
 use remoting::settings::Setting;
 
 use super::{
-    Kind, Load, ProducerGroup, Scenario, ScenarioError,
+    Fault, FaultKind, Kind, Load, ProducerGroup, Scenario, ScenarioError, When,
     reader::{At, Source},
     tables::{Places, SettingsOf, unknown},
     units,
@@ -51,6 +51,12 @@ pub(super) fn check(
         nodes.iter().filter_map(|node| node.rsplit_once('/')).map(|(group, _)| group).collect();
     let ends: Vec<&str> = nodes.iter().copied().chain(groups).chain(["*"]).collect();
     known(source, &places.ends, "node or group", &ends)?;
+    for (point, names) in &places.points {
+        known(source, std::slice::from_ref(point), "point", names)?;
+    }
+    let ids: Vec<&str> = scenario.faults.iter().map(|fault| fault.id.as_str()).collect();
+    known(source, &places.faults, "fault", &ids)?;
+    no_circles(source, scenario, places)?;
     for time in &places.times {
         let (what, at) = time.value;
         if at > scenario.active {
@@ -61,6 +67,33 @@ pub(super) fn check(
     }
     disks(source, scenario, places)?;
     settings(source, places)
+}
+
+/// A gate must not wait for a fault that waits for this gate: it would never open.
+fn no_circles(source: &Source, scenario: &Scenario, places: &Places) -> Result<(), ScenarioError> {
+    let fault_of = |id: &str| scenario.faults.iter().find(|fault| fault.id == id);
+    for fault in &scenario.faults {
+        let (FaultKind::Hold { gate, .. }, Some(until)) = (&fault.kind, fault.needs()) else { continue };
+        let mut chain = vec![fault.id.as_str()];
+        let mut next = Some(until);
+        let mut circle = false;
+        while let Some(id) = next.filter(|_| !circle) {
+            circle = chain.contains(&id);
+            chain.push(id);
+            next = fault_of(id).and_then(Fault::needs);
+        }
+        let behind = |when: &When| matches!(when, When::On { point, node, nth } if *point == gate.point && *node == gate.node && *nth > gate.nth);
+        circle |= fault_of(until).is_some_and(|fault| behind(&fault.when));
+        if circle {
+            let at = places.faults.iter().find(|place| place.value == until).map_or(0..0, |place| place.at.clone());
+            let message = match chain.len() {
+                2 => format!("`{}` holds a node until `{until}`, which happens behind that very gate", fault.id),
+                _ => format!("`{}` waits for itself: {}", fault.id, chain.join(" -> ")),
+            };
+            return Err(source.error(&at, message).with_help("let it wait for a fault that happens elsewhere"));
+        }
+    }
+    Ok(())
 }
 
 /// Every setting must be one that its role knows, with a value of the right form.

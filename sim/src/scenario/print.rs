@@ -184,9 +184,15 @@ fn print_fault(out: &mut Lines, fault: &Fault) {
             out.line(format_args!("on = {{ point = {point}, node = {node}, nth = {nth} }}"));
         }
     }
-    out.text("kind", fault.kind.name());
-    if let Some(node) = fault.kind.node() {
-        out.text("node", node);
+    if let FaultKind::Hold { gate, until } = &fault.kind {
+        let (point, node) = (quoted(&gate.point), quoted(&gate.node));
+        let until = until.as_ref().map(|fault| format!(", until = {}", quoted(fault))).unwrap_or_default();
+        out.line(format_args!("hold = {{ point = {point}, node = {node}, nth = {}{until} }}", gate.nth));
+    } else {
+        out.text("kind", fault.kind.name());
+        if let Some(node) = fault.kind.node() {
+            out.text("node", node);
+        }
     }
     match &fault.kind {
         FaultKind::PowerLoss { style: Some(style), .. } => out.text("style", name_of(&Survival::NAMES, *style)),
@@ -206,7 +212,11 @@ fn print_fault(out: &mut Lines, fault: &Fault) {
         FaultKind::DiskFill { percent, .. } => out.text("percent", &format!("{percent}%")),
         FaultKind::DiskSlow { factor, .. } => out.number("factor", (*factor).into()),
         FaultKind::Skew { by_ms, .. } => out.text("by", &format!("{by_ms}ms")),
-        FaultKind::Kill { .. } | FaultKind::Stop { .. } | FaultKind::PowerLoss { .. } | FaultKind::Pause { .. } => {}
+        FaultKind::Kill { .. }
+        | FaultKind::Stop { .. }
+        | FaultKind::PowerLoss { .. }
+        | FaultKind::Pause { .. }
+        | FaultKind::Hold { .. } => {}
     }
     if let Some(lasts) = fault.lasts {
         let key = match fault.kind {

@@ -160,6 +160,11 @@ impl<'a> Table<'a> {
         self.left.remove(key).map(|value| self.as_table(format!("[{key}]"), value)).transpose()
     }
 
+    /// Whether a table stands under `key`.
+    pub fn holds_table(&self, key: &str) -> bool {
+        self.left.get(key).is_some_and(|value| matches!(value.get_ref(), DeValue::Table(_)))
+    }
+
     /// The tables of the array under `key`, in file order; none if it is not there.
     pub fn tables(&mut self, key: &'static str) -> Result<Vec<Table<'a>>, ScenarioError> {
         self.asked.push(key);

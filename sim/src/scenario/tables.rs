@@ -1,13 +1,16 @@
 //! The tables of a scenario file, one function each.
 
+mod triggers;
+
 use std::{collections::BTreeMap, ops::Range, time::Duration};
 
 use super::{
     BrokerGroup, ConsumerGroup, Expect, FORMAT, Fault, FaultKind, Link, Load, MARKS, Port, ProducerGroup, Role, Scale,
-    Scenario, ScenarioError, SeedPins, Send, SendMode, Settings, Survival, Survives, Topic, When, check,
+    Scenario, ScenarioError, SeedPins, Send, SendMode, Settings, Survival, Survives, Topic, check,
     reader::{At, Bound, Percent, PinnedSeed, Setting, Size, Source, Table, nearest},
     units::{Rate, Span},
 };
+use crate::points;
 
 /// Seeds within which a checker that is expected to fail must do so, unless the file says otherwise.
 const WITHIN_DEFAULT: u32 = 20;
@@ -27,6 +30,10 @@ pub(super) struct Places {
     pub groups: Vec<At<String>>,
     /// Ids of faults; each must be used once.
     pub ids: Vec<At<String>>,
+    /// Names that must be points, with the names there are.
+    pub points: Vec<(At<String>, Vec<&'static str>)>,
+    /// Names that must be faults.
+    pub faults: Vec<At<String>>,
     /// Names of topics; each must be used once.
     pub topic_names: Vec<At<String>>,
     /// Times that must lie before the end of the active phase.
@@ -384,7 +391,12 @@ fn parse_subscription(text: &str) -> (String, Vec<String>) {
 fn read_fault(source: &Source, mut table: Table<'_>, places: &mut Places) -> Result<Fault, ScenarioError> {
     let id = table.required::<String>("id")?;
     places.ids.push(id.clone());
-    let when = read_when(source, &mut table, places)?;
+    if let Some((when, kind)) = triggers::read_hold(source, &mut table, places)? {
+        let lasts = table.optional::<Span<Duration>>("for")?.map(|time| time.value);
+        table.finish()?;
+        return Ok(Fault { id: id.value, when, kind, lasts });
+    }
+    let when = triggers::read_when(source, &mut table, places)?;
     let kind = table.required::<String>("kind")?;
     let (kind, lasting) = read_fault_kind(source, &mut table, kind, places)?;
     let lasts = match lasting {
@@ -393,29 +405,6 @@ fn read_fault(source: &Source, mut table: Table<'_>, places: &mut Places) -> Res
     };
     table.finish()?;
     Ok(Fault { id: id.value, when, kind, lasts })
-}
-
-fn read_when(source: &Source, table: &mut Table<'_>, places: &mut Places) -> Result<When, ScenarioError> {
-    let at = table.optional::<Span<Duration>>("at")?;
-    let on = table.table("on")?;
-    match (at, on) {
-        (Some(at), None) => {
-            places.times.push(At { value: ("at", at.value.most), at: at.at });
-            Ok(When::At(at.value))
-        }
-        (None, Some(mut on)) => {
-            let point = on.required::<String>("point")?.value;
-            let node = on.required::<String>("node")?;
-            places.nodes.push(node.clone());
-            let nth = at_least_one(source, on.optional("nth")?, 1, "`nth`")?;
-            on.finish()?;
-            Ok(When::On { point, node: node.value, nth })
-        }
-        (None, None) => Err(source
-            .error(&table.at, "[[fault]] says neither when nor where it happens")
-            .with_help("write at = \"30s\", or on = { point = \"store.flushed\", node = \"broker-a/0\" }")),
-        (Some(at), Some(_)) => Err(source.error(&at.at, "[[fault]] has both `at` and `on`: choose one")),
-    }
 }
 
 /// Which key says how long a fault lasts.
@@ -533,9 +522,9 @@ fn read_expect(source: &Source, mut table: Table<'_>) -> Result<Expect, Scenario
     let converged = table.optional::<Duration>("converged")?.map(|time| time.value);
     let sometimes = table.or::<Vec<At<String>>>("sometimes", Vec::new())?;
     for mark in &sometimes {
-        // Names with a dot are points of the product, which this crate does not list.
-        if !mark.value.contains('.') && !MARKS.contains(&mark.value.as_str()) {
-            return Err(unknown(source, &mark.at, "mark", &mark.value, &MARKS));
+        let marks: Vec<&str> = MARKS.into_iter().chain(points::POINTS).chain(points::GATES).collect();
+        if !marks.contains(&mark.value.as_str()) {
+            return Err(unknown(source, &mark.at, "mark", &mark.value, &marks));
         }
     }
     let mut at_least = BTreeMap::new();

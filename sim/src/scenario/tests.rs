@@ -148,6 +148,45 @@ fn a_misspelt_key_is_named_even_if_it_must_be_there() {
 }
 
 #[test]
+fn a_point_that_does_not_exist_is_named() {
+    insta::assert_snapshot!(told("point = \"store.flushed\"", "point = \"store.flush\""), @"");
+    insta::assert_snapshot!(told("[expect]", "[[fault]]\nid = \"g\"\nhold = { point = \"store.flushed\", node = \"broker-a/0\" }\n[expect]"), @"");
+    insta::assert_snapshot!(told("\"torn-page\"", "\"store.flushd\""), @"");
+}
+
+/// The example with a gate that waits for `until`.
+fn gate(point: &str, until: &str) -> String {
+    format!(
+        "[[fault]]\nid = \"g\"\nhold = {{ point = \"{point}\", node = \"broker-a/0\", until = \"{until}\" }}\n[expect]"
+    )
+}
+
+#[test]
+fn a_gate_reads_and_prints_as_it_is_meant() {
+    let scenario = Scenario::parse("x.toml", &EXAMPLE.replacen("[expect]", &gate("store.flushing", "f1"), 1)).unwrap();
+    let fault = &scenario.faults[2];
+    assert_eq!((fault.kind.name(), fault.kind.node(), fault.needs()), ("hold", Some("broker-a/0"), Some("f1")));
+    assert!(fault.is_triggered() && scenario.faults[1].is_triggered() && !scenario.faults[0].is_triggered());
+    let again = Scenario::parse("x.toml", &scenario.print()).unwrap();
+    assert_eq!(format!("{again:?}"), format!("{scenario:?}"));
+}
+
+#[test]
+fn a_gate_that_could_never_open_is_refused() {
+    insta::assert_snapshot!(told("[expect]", &gate("store.flushing", "f9")), @"");
+    insta::assert_snapshot!(told("[expect]", &gate("store.flushing", "g")), @"");
+    let other = gate("store.flushing", "h")
+        .replace("[expect]", &gate("store.dispatching", "g").replace("id = \"g\"", "id = \"h\""));
+    insta::assert_snapshot!(told("[expect]", &other), @"");
+    let behind = EXAMPLE.replacen("point = \"store.flushed\"", "point = \"store.flushing\"", 1).replacen(
+        "[expect]",
+        &gate("store.flushing", "f2"),
+        1,
+    );
+    insta::assert_snapshot!(Scenario::parse("x.toml", &behind).unwrap_err().one_line(), @"");
+}
+
+#[test]
 fn a_fault_after_the_end_is_refused() {
     insta::assert_snapshot!(told("at   = \"30s\"", "at   = \"150s\""), @"x.toml:39:8: `at` is 150s, after the end of the active phase at 2m; move it earlier, or make `active` longer");
     insta::assert_snapshot!(told("at   = \"30s\"", "at   = \"100s..150s\""), @"x.toml:39:8: `at` is 150s, after the end of the active phase at 2m; move it earlier, or make `active` longer");

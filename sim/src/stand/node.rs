@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use host::Host;
+use host::{Host, machine::BoxFuture};
 use tokio::sync::{Notify, watch};
 
 use crate::{
@@ -280,6 +280,11 @@ impl World {
     pub(crate) fn point(self: &Arc<World>, life: &Life, name: &'static str, value: i64) {
         self.note(Side::Point, life.node.id, name_hash(name), value.cast_unsigned());
         self.observer.point(&Stand::of(self), &self.place(life), name, value);
+    }
+
+    /// What to wait for at a gate that product code has reached.
+    pub(crate) fn gate(self: &Arc<World>, life: &Life, name: &'static str) -> Option<BoxFuture<()>> {
+        self.observer.gate(&Stand::of(self), &self.place(life), name)
     }
 
     fn place(&self, life: &Life) -> Place {

@@ -1,0 +1,47 @@
+//! The marks of product code by name, so that a scenario which names one is checked before it runs.
+//!
+//! `tests/tidy.rs` compares these lists with the marks that stand in the sources.
+
+/// Places that code only passes (`host::point!`): a fault can happen on them.
+pub const POINTS: [&str; 21] = [
+    "broker.dead-letter",
+    "broker.delayed-delivered",
+    "broker.members-notified",
+    "broker.offset-moved",
+    "broker.offsets-loaded",
+    "broker.offsets-persisted",
+    "broker.pull-held",
+    "client.queue-added",
+    "client.queue-removed",
+    "client.rebalanced",
+    "namesrv.broker-expired",
+    "remoting.connection-refused",
+    "remoting.go-away",
+    "remoting.malformed",
+    "remoting.read-held-back",
+    "store.appended",
+    "store.disk-full",
+    "store.file-deleted",
+    "store.flushed",
+    "store.recovered",
+    "store.truncated",
+];
+
+/// Places where code can be held as well (`host::gate!`).
+pub const GATES: [&str; 6] = [
+    "broker.offsets-persisting",
+    "broker.registering",
+    "client.committing",
+    "client.rebalancing",
+    "store.dispatching",
+    "store.flushing",
+];
+
+/// Not a mark: every node passes it before each poll of one of its tasks.
+pub const POLL: &str = "poll";
+
+/// Every name that a fault may wait for.
+#[must_use]
+pub fn triggers() -> Vec<&'static str> {
+    POINTS.into_iter().chain(GATES).chain([POLL]).collect()
+}
