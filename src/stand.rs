@@ -2,6 +2,7 @@
 
 mod bench;
 mod child;
+mod crash;
 mod explore;
 mod many;
 mod mutants;
@@ -34,7 +35,8 @@ pub enum StandCommand {
     /// Run a scenario: one seed, or many
     #[command(after_help = "Examples:\n  \
         staticfire run scenarios/fast/power-loss-sync-flush.toml --seed 7\n  \
-        staticfire run scenarios/fast/broker-kill.toml --seeds 0..200 --jobs 2")]
+        staticfire run scenarios/fast/broker-kill.toml --seeds 0..200 --jobs 2\n  \
+        staticfire run scenarios/fast/one-broker.toml --crash-at-every-poll broker-a/0 --style power-loss --jobs 2")]
     Run(RunArguments),
     /// Run seed after seed of many scenarios, and group what fails
     #[command(after_help = "Examples:\n  \
@@ -61,16 +63,18 @@ pub struct RunArguments {
     #[arg(long, conflicts_with = "seeds")]
     seed: Option<u64>,
     /// Many seeds, each in a process of its own: first..end, without the end
-    #[arg(long, value_name = "A..B", value_parser = parse_seeds)]
+    #[arg(long, value_name = "A..B", value_parser = parse_seeds, group = "many")]
     seeds: Option<std::ops::Range<u64>>,
     /// How many processes at a time
-    #[arg(long, default_value_t = 1, requires = "seeds")]
+    #[arg(long, default_value_t = 1, requires = "many")]
     jobs: usize,
+    #[command(flatten)]
+    crash: crash::CrashArguments,
     /// Print one JSON object instead of a report
     #[arg(long)]
     json: bool,
     /// Write the history, one JSON object a line
-    #[arg(long, value_name = "FILE", conflicts_with = "seeds")]
+    #[arg(long, value_name = "FILE", conflicts_with = "many")]
     history: Option<PathBuf>,
     /// Switch on a planted bug (needs a build with --features mutants)
     #[arg(long, value_name = "NAME")]
@@ -138,7 +142,10 @@ pub struct BenchArguments {
 pub fn main(command: StandCommand) -> ExitCode {
     let result = match command {
         StandCommand::Run(arguments) if arguments.seeds.is_some() => many::run(&arguments),
-        StandCommand::Run(arguments) => run_one(&arguments),
+        StandCommand::Run(arguments) => match &arguments.crash.crash_at_every_poll {
+            Some(node) => crash::at_every_poll(&arguments, node),
+            None => run_one(&arguments),
+        },
         StandCommand::Explore(arguments) => explore::explore(&arguments),
         StandCommand::Plan(arguments) => print_plan(&arguments),
         StandCommand::Verify(arguments) => verify::verify(&arguments),
@@ -210,7 +217,9 @@ fn run_one(arguments: &RunArguments) -> Result<Verdict, Problem> {
         host::real::limit_address_space(bytes).map_err(wrong)?;
     }
     check_mutant(arguments.mutant.as_ref())?;
-    let mut plan = Plan::draw(read_scenario(&arguments.file)?, arguments.seed);
+    let mut scenario = read_scenario(&arguments.file)?;
+    arguments.crash.apply(&mut scenario)?;
+    let mut plan = Plan::draw(scenario, arguments.seed);
     if let Some(sched) = arguments.sched {
         plan.seeds.sched = sim::seed::Seed(sched);
         plan.scenario.seeds.sched = Some(sched);
@@ -233,6 +242,7 @@ fn run_one(arguments: &RunArguments) -> Result<Verdict, Problem> {
         file: &arguments.file,
         plan: &plan,
         mutant: arguments.mutant.as_deref(),
+        more: arguments.crash.repeat(),
         run: &finished,
         judgement: &judgement,
         real: started.elapsed(),

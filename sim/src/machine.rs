@@ -91,6 +91,7 @@ impl Machine for SimMachine {
             return Box::new(NoTask);
         }
         let ordinal = self.tasks.fetch_add(1, Ordering::Relaxed);
+        self.life.node.tasks.fetch_add(1, Ordering::Relaxed);
         let node = self.life.node.id;
         self.world.note(Side::Spawn, node, ordinal, name_hash(name));
         let task = Task {
@@ -228,7 +229,20 @@ impl Future for Task {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         self.world.count_poll(self.life.node.id, self.ordinal, self.meter);
+        if self.life.is_alive() && self.life.node.count_poll() {
+            self.world.polled(&self.life);
+            if !self.life.is_alive() {
+                // It died instead of this poll; the executor drops it on its next turn.
+                return Poll::Pending;
+            }
+        }
         self.future.as_mut().poll(cx)
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.life.node.tasks.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -7,7 +7,12 @@ mod pending;
 mod probe;
 mod triggers;
 
-use std::{collections::BTreeSet, io, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    sync::Arc,
+    time::Duration,
+};
 
 use crate::{
     checkers::{self, Findings},
@@ -51,6 +56,8 @@ pub struct Finished {
     pub elapsed: Duration,
     /// How many polls of tasks it took.
     pub polls: u64,
+    /// How many of them each node made in the active phase.
+    pub node_polls: BTreeMap<String, u64>,
 }
 
 /// Runs a plan. Call it once per process if the hash counts.
@@ -86,7 +93,9 @@ pub fn run(plan: Plan, options: RunOptions) -> io::Result<Finished> {
         }
     };
     let findings = checkers::check(&plan.scenario, &history);
-    Ok(Finished { history, hash, side: ran.side, findings, aborted, elapsed: ran.elapsed, polls: ran.polls })
+    let node_polls = watch.cluster.get().map(|cluster| cluster.state().polls.clone()).unwrap_or_default();
+    let (side, elapsed, polls) = (ran.side, ran.elapsed, ran.polls);
+    Ok(Finished { history, hash, side, findings, aborted, elapsed, polls, node_polls })
 }
 
 /// Faults that wait for a point of the program, and gates, that did nothing in this run: each with what it waited for.
@@ -119,7 +128,7 @@ async fn supervise(cluster: &Arc<Cluster>) {
         cluster.record_run(Event::Phase("end"));
         return;
     }
-    cluster.state().base = stand.now();
+    cluster.arm();
     cluster.record_run(Event::Phase("active"));
     for node in cluster.of_kind(Kind::Producer) {
         cluster.state().producing.insert(node.clone());
@@ -133,6 +142,7 @@ async fn supervise(cluster: &Arc<Cluster>) {
     let scenario = &cluster.plan.scenario;
     let base = cluster.state().base;
     stand.sleep_until(base + scenario.active).await;
+    cluster.disarm();
     cluster.phase.send_replace(Phase::Settle);
     cluster.record_run(Event::Phase("settle"));
     faults::heal(cluster);

@@ -3,7 +3,14 @@
 //! [`run`] simulates on a thread of its own. The supervisor gets a [`Stand`], with which it adds nodes, starts and
 //! crashes them, cuts links, and waits in virtual time. Product code on the nodes sees only its [`host::Host`].
 
-use std::{collections::BTreeSet, future::Future, net::Ipv4Addr, ops::Range, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeSet,
+    future::Future,
+    net::Ipv4Addr,
+    ops::Range,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use host::{Host, machine::BoxFuture};
 
@@ -92,6 +99,12 @@ pub trait Observer: Send + Sync {
     /// Product code passed a point.
     fn point(&self, stand: &Stand, place: &Place, name: &'static str, value: i64) {
         let _ = (stand, place, name, value);
+    }
+
+    /// A task of a node that [`Stand::watch_polls`] named is about to be polled. If its process is killed here, the poll
+    /// does not happen.
+    fn polled(&self, stand: &Stand, place: &Place) {
+        let _ = (stand, place);
     }
 
     /// Product code stands at a gate, which [`point`](Observer::point) was told of just before: what it waits for there.
@@ -371,6 +384,23 @@ impl Stand {
     #[must_use]
     pub fn status(&self, node: NodeId) -> NodeStatus {
         self.world.node(node).status()
+    }
+
+    /// Lets the observer hear of every poll of the node's tasks.
+    pub fn watch_polls(&self, node: NodeId) {
+        self.world.node(node).watch_polls();
+    }
+
+    /// How often tasks of the node were polled, over all its lives.
+    #[must_use]
+    pub fn polls(&self, node: NodeId) -> u64 {
+        self.world.node(node).polls()
+    }
+
+    /// How many tasks the node has. Those of a process that just died count until they are dropped.
+    #[must_use]
+    pub fn tasks(&self, node: NodeId) -> usize {
+        self.world.node(node).tasks.load(Ordering::Relaxed)
     }
 
     /// Lets `host::Host::resolve` know a name. Otherwise it knows `localhost` and addresses only.

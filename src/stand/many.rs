@@ -30,8 +30,10 @@ pub fn run(arguments: &RunArguments) -> Result<Verdict, Problem> {
     let seen: BTreeSet<&str> = ran.iter().flat_map(|run| run.texts("marks")).collect();
     let unseen: Vec<&str> =
         scenario.expect.sometimes.iter().map(String::as_str).filter(|mark| !seen.contains(mark)).collect();
+    let idle = never_fired(&ran);
     let worst = ran.iter().map(|run| run.verdict).find(|verdict| *verdict != Verdict::Pass);
-    let verdict = worst.unwrap_or(if unseen.is_empty() { Verdict::Pass } else { Verdict::Opportunity });
+    let complete = unseen.is_empty() && idle.is_empty();
+    let verdict = worst.unwrap_or(if complete { Verdict::Pass } else { Verdict::Opportunity });
     let mut outcomes: BTreeMap<(Verdict, String), Vec<&child::Ran>> = BTreeMap::new();
     for run in &ran {
         outcomes.entry((run.verdict, run.texts("violated").join(", "))).or_default().push(run);
@@ -40,18 +42,32 @@ pub fn run(arguments: &RunArguments) -> Result<Verdict, Problem> {
         for run in &ran {
             println!("{}", run.result);
         }
-        println!("{}", json!({ "seeds": ran.len(), "verdict": verdict.name(), "never_seen": unseen }));
+        println!(
+            "{}",
+            json!({ "seeds": ran.len(), "verdict": verdict.name(), "never_seen": unseen, "never_fired": idle })
+        );
     } else {
-        print(arguments, &outcomes, &ran, &unseen, started.elapsed());
+        print(arguments, &outcomes, &ran, started.elapsed());
+        for (what, names) in [("never seen", &unseen), ("never fired", &idle)] {
+            if !names.is_empty() {
+                println!("{what} in any seed: {}", names.join(", "));
+            }
+        }
     }
     Ok(verdict)
+}
+
+/// Faults that waited for a point in every seed, and in none came to it.
+fn never_fired(ran: &[child::Ran]) -> Vec<&str> {
+    let (first, others) =
+        ran.split_first().map_or((Vec::new(), &[][..]), |(run, rest)| (run.texts("never_fired"), rest));
+    first.into_iter().filter(|fault| others.iter().all(|run| run.texts("never_fired").contains(fault))).collect()
 }
 
 fn print(
     arguments: &RunArguments,
     outcomes: &BTreeMap<(Verdict, String), Vec<&child::Ran>>,
     ran: &[child::Ran],
-    unseen: &[&str],
     real: Duration,
 ) {
     let mut table = Table::new();
@@ -66,9 +82,6 @@ fn print(
     println!("{table}");
     let virtual_ms: u64 = ran.iter().map(|run| run.number("virtual_ms")).sum();
     println!("{} seeds, {} s virtual in {:.1} s real", ran.len(), virtual_ms / 1000, real.as_secs_f64());
-    if !unseen.is_empty() {
-        println!("never seen in any seed: {}", unseen.join(", "));
-    }
     let failed = ran.iter().find(|run| run.verdict != Verdict::Pass);
     if let Some(run) = failed {
         let mutant = arguments.mutant.as_ref().map(|name| format!(" --mutant {name}")).unwrap_or_default();

@@ -29,6 +29,8 @@ pub struct Shown<'a> {
     pub plan: &'a Plan,
     /// The planted bug that was switched on.
     pub mutant: Option<&'a str>,
+    /// Further arguments that repeat the run.
+    pub more: String,
     /// What happened.
     pub run: &'a Finished,
     /// What that means.
@@ -40,7 +42,7 @@ pub struct Shown<'a> {
 impl Shown<'_> {
     /// The command that repeats the run.
     fn repeat(&self) -> String {
-        self.command("run")
+        format!("{}{}", self.command("run"), self.more)
     }
 
     /// A command on this file and seed, with the planted bug.
@@ -84,6 +86,8 @@ impl Shown<'_> {
             "side_events": self.run.side.count,
             "virtual_ms": millis(self.run.elapsed),
             "polls": self.run.polls,
+            "node_polls": self.run.node_polls,
+            "never_fired": self.never_fired(),
             "checkers": checkers,
             "counts": self.run.findings.counts,
             "marks": self.run.findings.marks,
@@ -143,6 +147,11 @@ impl Shown<'_> {
         format!("{word}   scenario {scenario}   seed {}{mutant}   build {build}", self.plan.seeds.root.0)
     }
 
+    /// Faults that waited for a point which the run did not come to.
+    fn never_fired(&self) -> Vec<String> {
+        sim::run::never_fired(&self.plan.scenario, &self.run.history)
+    }
+
     /// The witness of a problem as the life of its message, and the faults in it.
     fn told(&self, problem: &Problem) -> Vec<String> {
         let life = self.life(problem);
@@ -185,6 +194,7 @@ impl Shown<'_> {
             .map(|mark| (*mark).to_owned())
             .collect();
         lines.extend(wrap("reached  ", &marks));
+        lines.extend(wrap("no visit ", &self.never_fired()));
         if self.judgement.problems.is_empty() && self.judgement.expected.is_empty() {
             lines.extend(wrap("faults   ", &faults(&self.run.history)));
             lines.extend([self.phases(), self.time()]);

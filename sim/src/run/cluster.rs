@@ -18,7 +18,8 @@ use crate::{
     history::{Down, Event, History, Recorder},
     net::ImpairmentId,
     plan::Plan,
-    scenario::{BrokerGroup, Kind, Port, Role, Settings, Survival},
+    points::POLL,
+    scenario::{BrokerGroup, Fault, Kind, Port, Role, Settings, Survival, When},
     stand::{NodeId, NodeSpec, NodeStatus, Stand, StopSignal, Stopped},
     workload,
 };
@@ -74,6 +75,10 @@ pub(crate) struct State {
     pub lives: BTreeMap<String, u32>,
     /// Faults in effect, by their number in the plan, with what they put on links.
     pub faults: BTreeMap<usize, Vec<ImpairmentId>>,
+    /// Whether faults may wait for points: from the begin of the active phase to its end.
+    pub armed: bool,
+    /// How often tasks of each node were polled while armed.
+    pub polls: BTreeMap<String, u64>,
     /// How often each fault's point was passed, by the fault's number in the plan.
     pub visits: BTreeMap<usize, u32>,
     /// Gates that hold nobody any more, by the fault's number in the plan.
@@ -108,6 +113,11 @@ impl Cluster {
                 timing: Timing::Ssd,
             };
             let id = stand.add_node(spec).map_err(|error| error.to_string())?;
+            let waits =
+                |fault: &Fault| matches!(&fault.when, When::On { point, node, .. } if point == POLL && *node == name);
+            if plan.scenario.faults.iter().any(waits) {
+                stand.watch_polls(id);
+            }
             ids.insert(name, id);
         }
         let (phase, _) = watch::channel(Phase::Start);
@@ -125,6 +135,24 @@ impl Cluster {
 
     pub fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("nothing panics while it is held")
+    }
+
+    /// The active phase begins: visits of points and polls count from here.
+    pub fn arm(&self) {
+        let polls = self.ids.iter().map(|(node, id)| (node.clone(), self.stand.polls(*id))).collect();
+        let mut state = self.state();
+        state.armed = true;
+        state.base = self.stand.now();
+        state.polls = polls;
+    }
+
+    /// It ends.
+    pub fn disarm(&self) {
+        let mut state = self.state();
+        state.armed = false;
+        for (node, polls) in &mut state.polls {
+            *polls = self.stand.polls(self.ids[node]) - *polls;
+        }
     }
 
     pub fn id(&self, node: &str) -> NodeId {

@@ -6,6 +6,7 @@ use host::machine::BoxFuture;
 
 use crate::{
     history::{Down, Event, Recorder},
+    points::POLL,
     stand::{NodeStatus, Observer, Place, Stand},
 };
 
@@ -58,6 +59,12 @@ impl Observer for Watch {
         );
         if let Some(cluster) = self.cluster.get() {
             triggers::passed(cluster, &place.name, name);
+        }
+    }
+
+    fn polled(&self, _: &Stand, place: &Place) {
+        if let Some(cluster) = self.cluster.get() {
+            triggers::passed(cluster, &place.name, POLL);
         }
     }
 

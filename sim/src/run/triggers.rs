@@ -10,14 +10,11 @@ use host::machine::BoxFuture;
 
 use crate::scenario::{FaultKind, When};
 
-use super::{
-    cluster::{Cluster, Phase},
-    faults,
-};
+use super::{cluster::Cluster, faults};
 
 /// Product code of a node passed a point.
 pub(super) fn passed(cluster: &Arc<Cluster>, node: &str, name: &str) {
-    if !cluster.is_phase(Phase::Active) {
+    if !cluster.state().armed {
         return;
     }
     for (number, fault) in cluster.plan.scenario.faults.iter().enumerate() {
@@ -30,7 +27,7 @@ pub(super) fn passed(cluster: &Arc<Cluster>, node: &str, name: &str) {
 
 /// What product code of a node that stands at a gate waits for.
 pub(super) fn reached(cluster: &Arc<Cluster>, node: &str, name: &str) -> Option<BoxFuture<()>> {
-    if !cluster.is_phase(Phase::Active) {
+    if !cluster.state().armed {
         return None;
     }
     let mut closed = Vec::new();
@@ -74,7 +71,8 @@ pub(super) fn open(cluster: &Cluster, number: usize) {
 }
 
 fn is_open(cluster: &Cluster, number: usize) -> bool {
-    !cluster.is_phase(Phase::Active) || cluster.state().gates_open.contains(&number)
+    let state = cluster.state();
+    !state.armed || state.gates_open.contains(&number)
 }
 
 async fn opened(cluster: &Cluster, number: usize) {

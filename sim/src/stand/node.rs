@@ -7,7 +7,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicU32, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -45,6 +45,12 @@ pub(crate) struct Node {
     pub(crate) ip: Ipv4Addr,
     pub(crate) disk: Disk,
     executor: madsim::task::NodeId,
+    /// How often tasks of all lives were polled.
+    polls: AtomicU64,
+    /// Whether the observer hears of each poll.
+    polls_watched: AtomicBool,
+    /// How many tasks exist, those of dead lives that were not dropped yet included.
+    pub(crate) tasks: AtomicUsize,
     /// The life that runs, or 0: the fence that every operation of a life looks at.
     running: AtomicU32,
     /// Leaf lock.
@@ -102,11 +108,28 @@ impl Node {
             ip,
             disk,
             executor,
+            polls: AtomicU64::new(0),
+            polls_watched: AtomicBool::new(false),
+            tasks: AtomicUsize::new(0),
             running: AtomicU32::new(0),
             clock: Mutex::new(clock),
             state: Mutex::new(State::default()),
             life_ended: Notify::new(),
         }
+    }
+
+    /// Counts a poll of one of its tasks. True if the observer is to hear of it.
+    pub(crate) fn count_poll(&self) -> bool {
+        self.polls.fetch_add(1, Ordering::Relaxed);
+        self.polls_watched.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn polls(&self) -> u64 {
+        self.polls.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn watch_polls(&self) {
+        self.polls_watched.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn mono(&self, now: u64) -> u64 {
@@ -280,6 +303,11 @@ impl World {
     pub(crate) fn point(self: &Arc<World>, life: &Life, name: &'static str, value: i64) {
         self.note(Side::Point, life.node.id, name_hash(name), value.cast_unsigned());
         self.observer.point(&Stand::of(self), &self.place(life), name, value);
+    }
+
+    /// A task of a life is about to be polled, and somebody wants to know.
+    pub(crate) fn polled(self: &Arc<World>, life: &Life) {
+        self.observer.polled(&Stand::of(self), &self.place(life));
     }
 
     /// What to wait for at a gate that product code has reached.

@@ -1,4 +1,4 @@
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use super::*;
 use crate::{
@@ -56,7 +56,8 @@ fn run_of(more: &[Event]) -> Finished {
     let (history, hash) = recorder.finish().unwrap();
     let findings = checkers::check(&scenario(""), &history);
     let side = SideReport { hash: 0, count: 0, checkpoints: Vec::new(), window: Vec::new() };
-    Finished { history, hash, side, findings, aborted: None, elapsed: Duration::from_secs(71), polls: 0 }
+    let (elapsed, node_polls) = (Duration::from_secs(71), BTreeMap::new());
+    Finished { history, hash, side, findings, aborted: None, elapsed, polls: 0, node_polls }
 }
 
 fn verdict(expect: &str, more: &[Event]) -> Verdict {
