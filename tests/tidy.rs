@@ -223,7 +223,9 @@ fn the_stand_knows_every_point() {
         names.map(str::to_owned).collect::<Vec<_>>()
     };
     let (places, _) = marks();
-    for (list, kind) in [("POINTS", "point!("), ("GATES", "gate!(")] {
+    for (list, kind) in
+        [("POINTS", "point!("), ("GATES", "gate!("), ("SOMETIMES", "sometimes!("), ("ALWAYS", "always!(")]
+    {
         let marked: Vec<String> = places
             .keys()
             .filter_map(|mark| mark.strip_prefix(kind).map(|name| name.trim_end_matches(')').to_owned()))
@@ -238,7 +240,7 @@ fn marks() -> (BTreeMap<String, Vec<String>>, String) {
     let mut wrong = String::new();
     for source in all_sources().iter().filter(|source| !source.path.starts_with(root().join("sim"))) {
         let text = source.product.iter().map(|line| code_of(line)).collect::<Vec<_>>().join("\n");
-        for kind in ["point!(", "gate!(", "buggify!(", "mutant!("] {
+        for kind in ["point!(", "gate!(", "sometimes!(", "always!(", "buggify!(", "mutant!("] {
             for (at, _) in text.match_indices(kind) {
                 let place = format!("{}:{}", source.path.display(), 1 + text[..at].matches('\n').count());
                 match text[at + kind.len()..].trim_start().strip_prefix('"').and_then(|rest| rest.split_once('"')) {

@@ -102,6 +102,29 @@ macro_rules! buggify {
     };
 }
 
+/// States a case that many runs together must come to: `sometimes!("store.log-rolled", file > 0)`.
+///
+/// Nothing happens to a run in which it does not hold. The condition is looked at on a stand only.
+#[macro_export]
+macro_rules! sometimes {
+    ($name:literal, $holds:expr) => {
+        if $crate::mark::ENABLED && $holds {
+            $crate::mark::sometimes($name);
+        }
+    };
+}
+
+/// States what must hold whenever the code comes here. On a stand a run in which it does not ends at once, and has
+/// failed; elsewhere, and in a release server build, it is nothing, and the condition is not looked at.
+#[macro_export]
+macro_rules! always {
+    ($name:literal, $holds:expr) => {
+        if $crate::mark::ENABLED {
+            $crate::mark::always($name, $holds);
+        }
+    };
+}
+
 /// True if the planted bug of this name is switched on in this run. Constant false without the feature `mutants`.
 #[macro_export]
 macro_rules! mutant {

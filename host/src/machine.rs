@@ -102,6 +102,16 @@ pub trait Machine: Send + Sync + 'static {
         None
     }
 
+    /// See [`crate::sometimes!`]: the case has come. The default takes no note.
+    fn sometimes(&self, name: &'static str) {
+        let _ = name;
+    }
+
+    /// See [`crate::always!`]. The default takes no note.
+    fn always(&self, name: &'static str, holds: bool) {
+        let _ = (name, holds);
+    }
+
     /// See [`crate::buggify!`].
     fn buggify(&self, name: &'static str) -> bool;
 

@@ -1,4 +1,4 @@
-//! What the macros `point!`, `gate!`, `buggify!` and `mutant!` expand to.
+//! What the macros `point!`, `gate!`, `sometimes!`, `always!`, `buggify!` and `mutant!` expand to.
 
 use crate::Host;
 
@@ -23,6 +23,20 @@ pub async fn gate(name: &'static str, value: i64) {
     let held = Host::try_current().and_then(|host| host.machine().gate(name, value));
     if let Some(held) = held {
         held.await;
+    }
+}
+
+/// Tells the machine that a case which many runs must come to has come.
+pub fn sometimes(name: &'static str) {
+    if let Some(host) = Host::try_current() {
+        host.machine().sometimes(name);
+    }
+}
+
+/// Tells the machine whether what must always hold does.
+pub fn always(name: &'static str, holds: bool) {
+    if let Some(host) = Host::try_current() {
+        host.machine().always(name, holds);
     }
 }
 

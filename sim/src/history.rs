@@ -193,6 +193,10 @@ pub enum Event {
     Delete(u64),
     /// Any other point of the product, by name and value.
     Point(&'static str, i64),
+    /// Product code came, for the first time in the run, to a statement: a `sometimes!` that holds, or an `always!`.
+    Reached(&'static str),
+    /// An `always!` does not hold. It ends the run.
+    Broken(&'static str),
     /// A task panicked: name and message.
     Panic(&'static str, String),
     /// Something that must come to an end has not, at the end of the settle phase.
@@ -228,6 +232,8 @@ impl Event {
             Event::Truncate(_) => "truncate",
             Event::Delete(_) => "delete",
             Event::Point(..) => "point",
+            Event::Reached(_) => "mark",
+            Event::Broken(_) => "broken",
             Event::Panic(..) => "panic",
             Event::Pending(_) => "pending",
             Event::Converged => "converged",

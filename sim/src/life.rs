@@ -261,6 +261,7 @@ impl<'a> Story<'a> {
             }
             Event::DiskCrash { dirty, lost, torn } => format!("{kind}: {dirty} dirty pages, {lost} lost, {torn} torn"),
             Event::Panic(task, message) => format!("{kind} in `{task}`: {message}"),
+            Event::Broken(name) => format!("{kind}: {name}"),
             Event::Pending(what) => format!("{kind}: {what}"),
             _ => format!("{kind}{name}"),
         }

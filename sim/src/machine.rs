@@ -196,6 +196,21 @@ impl Machine for SimMachine {
         }
     }
 
+    fn sometimes(&self, name: &'static str) {
+        if self.life.is_alive() {
+            self.world.reached(&self.life, name);
+        }
+    }
+
+    fn always(&self, name: &'static str, holds: bool) {
+        if self.life.is_alive() {
+            self.world.reached(&self.life, name);
+            if !holds {
+                self.world.broken(&self.life, name);
+            }
+        }
+    }
+
     fn buggify(&self, name: &'static str) -> bool {
         if !self.world.buggify_enabled() || !self.life.is_alive() {
             return false;

@@ -45,3 +45,16 @@ pub const POLL: &str = "poll";
 pub fn triggers() -> Vec<&'static str> {
     POINTS.into_iter().chain(GATES).chain([POLL]).collect()
 }
+
+/// What many runs together must come to (`host::sometimes!`).
+pub const SOMETIMES: [&str; 2] = ["store.flush-shared", "store.log-rolled"];
+
+/// What must hold whenever the code comes to it (`host::always!`).
+pub const ALWAYS: [&str; 3] =
+    ["client.commit-not-past-pull", "store.dispatched-within-log", "store.flushed-within-log"];
+
+/// Every name that a run can reach, for `sometimes` of a scenario.
+#[must_use]
+pub fn marks() -> Vec<&'static str> {
+    POINTS.into_iter().chain(GATES).chain(SOMETIMES).chain(ALWAYS).collect()
+}

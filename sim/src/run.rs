@@ -83,7 +83,8 @@ pub fn run(plan: Plan, options: RunOptions) -> io::Result<Finished> {
     };
     let (history, hash) = recorder.finish()?;
     let aborted = match ran.ended {
-        Ended::Finished(Ok(())) => None,
+        // What was broken stands in the history.
+        Ended::Finished(Ok(())) | Ended::Broken { .. } => None,
         Ended::Finished(Err(error)) => Some(error),
         Ended::TimeLimit => Some("the limit of virtual time was reached".to_owned()),
         Ended::Deadlock { since } => Some(format!("everything waits for ever, since {since:?}")),

@@ -24,6 +24,9 @@ pub const FORMAT: u64 = 1;
 /// The checkers by their names in files, which are also the keys of `[expect]` that bound their violations.
 pub const CHECKERS: [&str; 7] = ["lost", "unread", "phantom", "dup-deliver", "order-store", "commit-regress", "stuck"];
 
+/// What a broken `host::always!` is reported as; `verdict` may expect it like a checker.
+pub const ALWAYS: &str = "always";
+
 /// Counts that `at-least` may name: how often something happened that a scenario is about.
 pub const COUNTS: [&str; 23] = [
     "sent",

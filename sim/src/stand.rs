@@ -113,6 +113,16 @@ pub trait Observer: Send + Sync {
         None
     }
 
+    /// Product code came, for the first time in the run, to a `host::sometimes!` that holds or to a `host::always!`.
+    fn reached(&self, stand: &Stand, place: &Place, name: &'static str) {
+        let _ = (stand, place, name);
+    }
+
+    /// A `host::always!` does not hold. The run is about to end with [`Ended::Broken`].
+    fn broken(&self, stand: &Stand, place: &Place, name: &'static str) {
+        let _ = (stand, place, name);
+    }
+
     /// A task panicked (or the process died of a signal); its node has been killed.
     fn panicked(&self, stand: &Stand, place: &Place, task: &'static str, message: &str) {
         let _ = (stand, place, task, message);
@@ -138,6 +148,13 @@ pub enum Ended<T> {
     Deadlock {
         /// When the last thing happened.
         since: Duration,
+    },
+    /// Something that product code states to hold always did not.
+    Broken {
+        /// Where.
+        node: Arc<str>,
+        /// The name of the `host::always!`.
+        name: &'static str,
     },
     /// Tasks ran without end while time stood nearly still.
     Livelock {

@@ -6,7 +6,7 @@ use crate::{
     history::{Down, Event, History},
     run::Finished,
     scenario::{
-        Scenario,
+        ALWAYS, Scenario,
         units::{Span, print_time},
     },
 };
@@ -137,6 +137,11 @@ pub fn judge(scenario: &Scenario, run: &Finished) -> Judgement {
         problems.push(Problem::of(Verdict::Limit, "aborted", why.clone()));
     }
     problems.extend(deaths(run));
+    if let Some(broken) = broken(run) {
+        // The run ended there: what had not come to its end proves nothing.
+        problems.push(broken);
+        return judgement(scenario, BTreeSet::from([ALWAYS]), problems);
+    }
     let violated = checkers(scenario, run, &mut problems);
     let bound = scenario.expect.bounds.get("legally-lost");
     let legal = &run.findings.legally_lost;
@@ -148,9 +153,15 @@ pub fn judge(scenario: &Scenario, run: &Finished) -> Judgement {
     }
     problems.extend(convergence(scenario, run));
     problems.extend(opportunities(scenario, run));
+    judgement(scenario, violated, problems)
+}
+
+fn judgement(scenario: &Scenario, violated: BTreeSet<&'static str>, mut problems: Vec<Problem>) -> Judgement {
     problems.sort_by_key(|problem| problem.verdict.gravity());
     let mut expected = Vec::new();
-    if let Some(checker) = &scenario.expect.fails {
+    // A broken statement hides whatever else the run was to show.
+    let wanted = scenario.expect.fails.as_ref().filter(|checker| *checker == ALWAYS || !violated.contains(ALWAYS));
+    if let Some(checker) = wanted {
         (problems, expected) = expected_failure(checker, &violated, problems);
     }
     let verdict = problems.first().map_or(Verdict::Pass, |problem| problem.verdict);
@@ -159,6 +170,16 @@ pub fn judge(scenario: &Scenario, run: &Finished) -> Judgement {
 
 fn holds(bound: &Span<u64>, count: u64) -> bool {
     (bound.least..=bound.most).contains(&count)
+}
+
+/// The `always!` of the product that did not hold.
+fn broken(run: &Finished) -> Option<Problem> {
+    run.history.records.iter().enumerate().find_map(|(index, record)| {
+        let Event::Broken(name) = record.event else { return None };
+        let node = record.node.map_or("nobody", |(node, _)| run.history.node(node));
+        let what = format!("{ALWAYS}: {name} does not hold on {node}");
+        Some(Problem { witness: vec![index], ..Problem::of(Verdict::Safety, ALWAYS, what) })
+    })
 }
 
 /// Panics, and processes that ended by themselves.

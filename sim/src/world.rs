@@ -41,6 +41,8 @@ pub(crate) struct World {
     pub(crate) wall_start_ms: i64,
     pub(crate) observer: Arc<dyn Observer>,
     pub(crate) executor: Handle,
+    /// The statements of product code that this run came to. Leaf lock.
+    reached: Mutex<BTreeSet<&'static str>>,
     /// Where tasks of the supervisor run.
     pub(crate) operator: NodeHandle,
     time: TimeHandle,
@@ -65,6 +67,11 @@ pub(crate) enum CutShort {
         node: NodeId,
         task: &'static str,
         polls: u64,
+    },
+    /// What must always hold did not.
+    Broken {
+        node: NodeId,
+        name: &'static str,
     },
     /// A task of the operator panicked with this.
     Panic(Arc<Mutex<Option<Box<dyn Any + Send>>>>),
@@ -142,6 +149,7 @@ impl World {
             wall_start_ms: config.wall_start_ms,
             observer,
             executor,
+            reached: Mutex::default(),
             operator,
             time,
             polls_per_second_max: config.polls_per_second_max,
@@ -242,6 +250,11 @@ impl World {
 
     pub(crate) fn set_buggify(&self, enabled: bool) {
         self.buggify.store(enabled, Ordering::Relaxed);
+    }
+
+    /// Takes note that the run came to a statement. True for the first time.
+    pub(crate) fn note_reached(&self, name: &'static str) -> bool {
+        lock(&self.reached).insert(name)
     }
 
     // ---- the end ----

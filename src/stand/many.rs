@@ -7,7 +7,7 @@ use std::{
 
 use comfy_table::{Table, presets};
 use serde_json::json;
-use sim::verdict::Verdict;
+use sim::{points, verdict::Verdict};
 
 use super::{Problem, RunArguments, check_mutant, child, pool, read_scenario};
 
@@ -30,6 +30,7 @@ pub fn run(arguments: &RunArguments) -> Result<Verdict, Problem> {
     let seen: BTreeSet<&str> = ran.iter().flat_map(|run| run.texts("marks")).collect();
     let unseen: Vec<&str> =
         scenario.expect.sometimes.iter().map(String::as_str).filter(|mark| !seen.contains(mark)).collect();
+    let unstated: Vec<&str> = points::ALWAYS.into_iter().filter(|name| !seen.contains(name)).collect();
     let idle = never_fired(&ran);
     let worst = ran.iter().map(|run| run.verdict).find(|verdict| *verdict != Verdict::Pass);
     let complete = unseen.is_empty() && idle.is_empty();
@@ -44,11 +45,11 @@ pub fn run(arguments: &RunArguments) -> Result<Verdict, Problem> {
         }
         println!(
             "{}",
-            json!({ "seeds": ran.len(), "verdict": verdict.name(), "never_seen": unseen, "never_fired": idle })
+            json!({ "seeds": ran.len(), "verdict": verdict.name(), "never_seen": unseen, "never_fired": idle, "never_reached": unstated })
         );
     } else {
         print(arguments, &outcomes, &ran, started.elapsed());
-        for (what, names) in [("never seen", &unseen), ("never fired", &idle)] {
+        for (what, names) in [("never seen", &unseen), ("never fired", &idle), ("always! not reached", &unstated)] {
             if !names.is_empty() {
                 println!("{what} in any seed: {}", names.join(", "));
             }

@@ -184,6 +184,7 @@ impl CommitLog {
     }
 
     fn set_flushed(&self, target: u64) {
+        host::always!("store.flushed-within-log", target <= self.written());
         self.flushed.store(target, Ordering::Release);
         host::point!("store.flushed", target);
     }
@@ -330,6 +331,7 @@ impl Tail {
             let blank = encode_blank(u32::try_from(room).expect("records end in a file below 4 GiB"));
             active.mapping.write(self.end - active.start, &blank);
             self.end += room;
+            host::sometimes!("store.log-rolled", true);
         }
         assert_eq!(self.end, next.start, "the next file starts where the last one ends");
         self.active = Some(Arc::clone(&next));

@@ -89,6 +89,7 @@ impl Dispatcher {
     async fn catch_up(&mut self) -> Result<(), DispatchError> {
         loop {
             let (at, bound) = (self.queues.reached(), self.bound.of(&self.log));
+            host::always!("store.dispatched-within-log", at <= bound);
             if at == bound {
                 return Ok(());
             }

@@ -94,6 +94,7 @@ impl GroupCommit {
             *waiters = left;
             Vec::from(told)
         };
+        host::sometimes!("store.flush-shared", told.len() > 1);
         for waiter in told {
             // Whoever has stopped waiting does not need to know.
             let _ = waiter.tell.send(outcome);

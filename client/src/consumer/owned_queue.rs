@@ -200,6 +200,10 @@ impl OwnedQueue {
         if let Some(next) = inner.cache.remove(offsets.iter().copied()) {
             inner.raise(next);
         }
+        host::always!(
+            "client.commit-not-past-pull",
+            inner.consume_offset.is_none_or(|offset| offset <= inner.position)
+        );
         inner.last_consume_ms = wall_ms;
         drop(inner);
         self.room.notify_one();

@@ -22,7 +22,7 @@ pub(super) fn count(
         for (name, by) in counted(&record.event) {
             *counts.get_mut(name).expect("only names of the list are counted") += by;
         }
-        if let Event::Point(name, _) = record.event {
+        if let Event::Point(name, _) | Event::Reached(name) = record.event {
             marks.insert(name.to_owned());
         }
     }

@@ -51,7 +51,7 @@ fn fill<'a>(history: &History, event: &'a Event, line: Line<'a>) -> Line<'a> {
     let offset = |offset: u64| i64::try_from(offset).ok();
     match event {
         Event::NodeUp | Event::Converged => line,
-        Event::Phase(name) => Line { v: Some((*name).to_owned()), ..line },
+        Event::Phase(name) | Event::Reached(name) | Event::Broken(name) => Line { v: Some((*name).to_owned()), ..line },
         Event::NodeDown(how, why) => Line { v: Some(down(*how, why)), ..line },
         Event::DiskCrash { dirty, lost, torn } => {
             Line { v: Some(format!("dirty {dirty} lost {lost} torn {torn}")), ..line }

@@ -68,6 +68,14 @@ impl Observer for Watch {
         }
     }
 
+    fn reached(&self, _: &Stand, place: &Place, name: &'static str) {
+        self.record(place, Event::Reached(name));
+    }
+
+    fn broken(&self, _: &Stand, place: &Place, name: &'static str) {
+        self.record(place, Event::Broken(name));
+    }
+
     fn gate(&self, _: &Stand, place: &Place, name: &'static str) -> Option<BoxFuture<()>> {
         self.cluster.get().and_then(|cluster| triggers::reached(cluster, &place.name, name))
     }

@@ -502,7 +502,7 @@ fn read_expect(source: &Source, mut table: Table<'_>) -> Result<Expect, Scenario
         None => None,
         Some(At { value, .. }) if value == "pass" => None,
         Some(At { value, at }) => match value.strip_prefix("fail:") {
-            Some(checker) if super::CHECKERS.contains(&checker) => Some(checker.to_owned()),
+            Some(checker) if checker == super::ALWAYS || super::CHECKERS.contains(&checker) => Some(checker.to_owned()),
             Some(checker) => return Err(unknown(source, at, "checker", checker, &super::CHECKERS)),
             None => return Err(source.error(at, format!("`{value}` is not a verdict: write pass or fail:lost"))),
         },
@@ -522,7 +522,7 @@ fn read_expect(source: &Source, mut table: Table<'_>) -> Result<Expect, Scenario
     let converged = table.optional::<Duration>("converged")?.map(|time| time.value);
     let sometimes = table.or::<Vec<At<String>>>("sometimes", Vec::new())?;
     for mark in &sometimes {
-        let marks: Vec<&str> = MARKS.into_iter().chain(points::POINTS).chain(points::GATES).collect();
+        let marks: Vec<&str> = MARKS.into_iter().chain(points::marks()).collect();
         if !marks.contains(&mark.value.as_str()) {
             return Err(unknown(source, &mark.at, "mark", &mark.value, &marks));
         }

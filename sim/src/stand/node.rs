@@ -23,7 +23,7 @@ use crate::{
     side::Side,
     stand::{NodeId, NodeStatus, Place, Stand, StopSignal, Stopped},
     timer::{Timer, TimerClock},
-    world::{World, lock, nanos},
+    world::{CutShort, World, lock, nanos},
 };
 
 /// What runs on a node. Called once per life.
@@ -308,6 +308,19 @@ impl World {
     /// A task of a life is about to be polled, and somebody wants to know.
     pub(crate) fn polled(self: &Arc<World>, life: &Life) {
         self.observer.polled(&Stand::of(self), &self.place(life));
+    }
+
+    /// Product code came to a `sometimes!` that holds, or to an `always!`.
+    pub(crate) fn reached(self: &Arc<World>, life: &Life, name: &'static str) {
+        if self.note_reached(name) {
+            self.observer.reached(&Stand::of(self), &self.place(life), name);
+        }
+    }
+
+    /// An `always!` does not hold: the run ends here.
+    pub(crate) fn broken(self: &Arc<World>, life: &Life, name: &'static str) {
+        self.observer.broken(&Stand::of(self), &self.place(life), name);
+        self.cut_short(CutShort::Broken { node: life.node.id, name });
     }
 
     /// What to wait for at a gate that product code has reached.

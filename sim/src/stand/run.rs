@@ -111,6 +111,7 @@ fn cut_short<T>(world: &World, reason: CutShort) -> Result<Ended<T>, Panic> {
             let node = (node != NodeId::NONE).then(|| Arc::clone(&world.node(node).name));
             Ok(Ended::Livelock { node, task, polls })
         }
+        CutShort::Broken { node, name } => Ok(Ended::Broken { node: Arc::clone(&world.node(node).name), name }),
         CutShort::Panic(panic) => Err(lock(&panic).take().unwrap_or_else(|| Box::new("the operator's task panicked"))),
     }
 }
