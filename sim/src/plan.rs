@@ -5,6 +5,8 @@
 //! Each time and size is keyed by the seed and by what it belongs to, so that removing one message or one fault leaves
 //! all others as they were.
 
+pub mod swarm;
+
 use std::time::Duration;
 
 use crate::{
@@ -56,6 +58,13 @@ impl Plan {
         }
         for fault in &mut scenario.faults {
             draw_fault(seeds.plan, fault);
+        }
+        if let Some(nemesis) = scenario.nemesis.take() {
+            let spelt_out = scenario.faults.len();
+            swarm::add(&mut scenario, &nemesis, seeds.plan);
+            for fault in &mut scenario.faults[spelt_out..] {
+                draw_fault(seeds.plan, fault);
+            }
         }
         scenario.seeds = SeedPins {
             root: Some(seeds.root.0),

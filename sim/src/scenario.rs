@@ -8,6 +8,7 @@
 //! interface; `format` is its version.
 
 mod check;
+mod nemesis;
 mod print;
 mod reader;
 mod tables;
@@ -15,6 +16,7 @@ pub mod units;
 
 use std::{collections::BTreeMap, time::Duration};
 
+pub use nemesis::Nemesis;
 pub use reader::{At, ScenarioError};
 use units::{Rate, Span};
 
@@ -99,6 +101,10 @@ pub struct Scenario {
     pub consumers: Vec<ConsumerGroup>,
     /// The faults, in file order.
     pub faults: Vec<Fault>,
+    /// Random faults on top of them; a plan has none.
+    pub nemesis: Option<Nemesis>,
+    /// Nodes that do not come back in the settle phase if they are down when it begins.
+    pub permanent: Vec<String>,
     /// What must hold.
     pub expect: Expect,
 }

@@ -162,6 +162,22 @@ impl Draw {
         u64::try_from(scaled >> 64).unwrap_or(u64::MAX)
     }
 
+    /// A number in `range`, its logarithm equally likely: as often between 1 and 2 as between 2 and 4. Computed in
+    /// integers, so that it is the same on every machine.
+    ///
+    /// # Panics
+    /// If the range is empty, or begins with 0.
+    #[must_use]
+    pub fn log_uniform(self, range: RangeInclusive<u64>) -> u64 {
+        let (low, high) = range.into_inner();
+        assert!(0 < low && low <= high, "{low}..={high} is empty, or has no logarithm");
+        let span = u128::from(neg_log2(low) - neg_log2(high));
+        let exponent = ((u128::from(self.0) * span) >> 64) as u64;
+        let (octaves, fraction) = (exponent >> 32, exponent & 0xffff_ffff);
+        let scaled = (u128::from(low) * u128::from(exp2(fraction))) >> 62_u64.saturating_sub(octaves);
+        u64::try_from(scaled).unwrap_or(u64::MAX).clamp(low, high)
+    }
+
     /// One of `choices`, by weight. `None` if all weights are 0.
     #[must_use]
     pub fn weighted<T: Copy>(self, choices: &[(T, u32)]) -> Option<T> {
@@ -182,6 +198,19 @@ impl Draw {
 
 fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// `2^(fraction / 2^32)` in units of 2^-62, for a fraction below 2^32: by a square root for each bit.
+fn exp2(fraction: u64) -> u64 {
+    const ONE: u128 = 1 << 62;
+    let (mut root, mut power) = (2 * ONE, ONE);
+    for bit in (0..32).rev() {
+        root = (root << 62).isqrt();
+        if fraction >> bit & 1 == 1 {
+            power = (power * root) >> 62;
+        }
+    }
+    u64::try_from(power).expect("it lies below 2")
 }
 
 /// `-log2(x / 2^64)` in units of 2^-32, for `x > 0`: whole bits from the leading zeros, 20 bits of the fraction by
@@ -245,6 +274,22 @@ mod tests {
         assert!((679_000..707_000).contains(&median), "median {median}, ln 2 expected");
         let p99 = all[99_000];
         assert!((4_513_000..4_698_000).contains(&p99), "p99 {p99}, ln 100 expected");
+    }
+
+    #[test]
+    fn log_uniform_draws_fill_each_octave_alike() {
+        let mut draws = Seed(3).draws(TEST, 0);
+        let mut octaves = [0_u32; 8];
+        for counter in 0..80_000 {
+            let number = draws.at(counter).log_uniform(1_000..=256_000);
+            assert!((1_000..=256_000).contains(&number));
+            octaves[((number / 1_000).ilog2() as usize).min(7)] += 1;
+        }
+        assert!(octaves.iter().all(|count| (9_700..10_300).contains(count)), "{octaves:?}");
+        assert_eq!((Draw(0).log_uniform(7..=9), Draw(5).log_uniform(3..=3)), (7, 3));
+        let middle = Draw(1 << 63).log_uniform(1_000_000..=4_000_000);
+        assert!((1_999_990..=2_000_010).contains(&middle), "{middle}: 2 is half-way between 1 and 4");
+        assert!(Draw(u64::MAX).log_uniform(1..=u64::MAX) > u64::MAX / 2);
     }
 
     #[test]

@@ -57,6 +57,8 @@ pub(super) fn check(
     let ids: Vec<&str> = scenario.faults.iter().map(|fault| fault.id.as_str()).collect();
     known(source, &places.faults, "fault", &ids)?;
     no_circles(source, scenario, places)?;
+    known(source, &places.permanent, "node", &nodes)?;
+    stay_dead(source, scenario, places)?;
     for time in &places.times {
         let (what, at) = time.value;
         if at > scenario.active {
@@ -67,6 +69,27 @@ pub(super) fn check(
     }
     disks(source, scenario, places)?;
     settings(source, places)
+}
+
+/// The rest must be able to converge without those who stay dead: a minority of the name servers, and any client.
+fn stay_dead(source: &Source, scenario: &Scenario, places: &Places) -> Result<(), ScenarioError> {
+    let kind_of = |node: &str| scenario.nodes().into_iter().find(|(name, _)| name == node).map(|(_, kind)| kind);
+    let mut name_servers = 0;
+    for place in &places.permanent {
+        match kind_of(&place.value) {
+            Some(Kind::Broker) => {
+                let message = format!("`{}` holds the only copy of its messages: it must come back", place.value);
+                return Err(source.error(&place.at, message));
+            }
+            Some(Kind::Namesrv) => name_servers += 1,
+            _ => {}
+        }
+        if 2 * name_servers >= scenario.namesrvs && name_servers > 0 {
+            let message = format!("{name_servers} of {} name servers would stay dead", scenario.namesrvs);
+            return Err(source.error(&place.at, message).with_help("only a minority may"));
+        }
+    }
+    Ok(())
 }
 
 /// A gate must not wait for a fault that waits for this gate: it would never open.

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use super::{
-    ConsumerGroup, Expect, FORMAT, Fault, FaultKind, Load, Port, ProducerGroup, Scenario, SeedPins, SendMode, Settings,
-    Survival, When,
+    ConsumerGroup, Expect, FORMAT, Fault, FaultKind, Load, Nemesis, Port, ProducerGroup, Scenario, SeedPins, SendMode,
+    Settings, Survival, When,
     units::{Span, print_rate, print_size, print_span, print_time},
 };
 
@@ -53,6 +53,9 @@ impl Scenario {
         }
         out.text("active", &print_time(self.active));
         out.text("settle", &print_time(self.settle));
+        if !self.permanent.is_empty() {
+            out.list("permanent", self.permanent.iter().map(String::as_str));
+        }
         print_seeds(&mut out, &self.seeds);
         out.table("[[namesrv]]");
         out.number("count", self.namesrvs.into());
@@ -85,6 +88,9 @@ impl Scenario {
         self.producers.iter().for_each(|group| print_producer(&mut out, group));
         self.consumers.iter().for_each(|group| print_consumer(&mut out, group));
         self.faults.iter().for_each(|fault| print_fault(&mut out, fault));
+        if let Some(nemesis) = &self.nemesis {
+            print_nemesis(&mut out, nemesis);
+        }
         print_expect(&mut out, &self.expect);
         out.0
     }
@@ -224,6 +230,22 @@ fn print_fault(out: &mut Lines, fault: &Fault) {
             _ => "for",
         };
         out.text(key, &print_span(lasts, print_time));
+    }
+}
+
+fn print_nemesis(out: &mut Lines, nemesis: &Nemesis) {
+    out.table("[nemesis]");
+    out.text("mode", "swarm");
+    out.number("max-down", nemesis.max_down.into());
+    if !nemesis.spare.is_empty() {
+        out.list("spare", nemesis.spare.iter().map(String::as_str));
+    }
+    if !nemesis.rates.is_empty() {
+        let rate = |(family, rate): (&String, &Span<u64>)| {
+            format!("{family} = {}", quoted(&super::nemesis::print_rate(*rate)))
+        };
+        let rates: Vec<String> = nemesis.rates.iter().map(rate).collect();
+        out.line(format_args!("rates = {{ {} }}", rates.join(", ")));
     }
 }
 

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, ops::Range, time::Duration};
 
 use super::{
     BrokerGroup, ConsumerGroup, Expect, FORMAT, Fault, FaultKind, Link, Load, MARKS, Port, ProducerGroup, Role, Scale,
-    Scenario, ScenarioError, SeedPins, Send, SendMode, Settings, Survival, Survives, Topic, check,
+    Scenario, ScenarioError, SeedPins, Send, SendMode, Settings, Survival, Survives, Topic, check, nemesis,
     reader::{At, Bound, Percent, PinnedSeed, Setting, Size, Source, Table, nearest},
     units::{Rate, Span},
 };
@@ -32,6 +32,8 @@ pub(super) struct Places {
     pub ids: Vec<At<String>>,
     /// Names that must be points, with the names there are.
     pub points: Vec<(At<String>, Vec<&'static str>)>,
+    /// Nodes that may stay dead.
+    pub permanent: Vec<At<String>>,
     /// Names that must be faults.
     pub faults: Vec<At<String>>,
     /// Names of topics; each must be used once.
@@ -79,9 +81,12 @@ impl Scenario {
         let producers = each(&mut root, "producer", |table| read_producer(&source, table, active, &mut places))?;
         let consumers = each(&mut root, "consumer", |table| read_consumer(&source, table, &mut places))?;
         let faults = each(&mut root, "fault", |table| read_fault(&source, table, &mut places))?;
-        if let Some(table) = root.table("nemesis")? {
-            read_nemesis(&source, table)?;
-        }
+        let nemesis = match root.table("nemesis")? {
+            Some(table) => nemesis::read(&source, table, &mut places)?,
+            None => None,
+        };
+        let permanent = root.or::<Vec<At<String>>>("permanent", Vec::new())?;
+        places.permanent.extend(permanent.iter().cloned());
         let expect = root.table("expect")?.map_or(Ok(Expect::default()), |table| read_expect(&source, table))?;
         let whole = root.at.clone();
         root.finish()?;
@@ -100,6 +105,8 @@ impl Scenario {
             producers,
             consumers,
             faults,
+            nemesis,
+            permanent: permanent.into_iter().map(|node| node.value).collect(),
             expect,
         };
         check::check(&source, &scenario, &places, &whole)?;
@@ -483,17 +490,6 @@ fn read_signed(source: &Source, text: At<String>) -> Result<i64, ScenarioError> 
     let time = super::units::parse_time(magnitude).map_err(|message| source.error(&text.at, message))?;
     let ms = i64::try_from(time.as_millis()).map_err(|_| source.error(&text.at, "too large"))?;
     Ok(if negative { -ms } else { ms })
-}
-
-fn read_nemesis(source: &Source, mut table: Table<'_>) -> Result<(), ScenarioError> {
-    let mode = table.required::<String>("mode")?;
-    match mode.value.as_str() {
-        "off" => table.finish(),
-        "swarm" => Err(source
-            .error(&mode.at, "mode = \"swarm\" draws random faults, which is not built yet (issue 4)")
-            .with_help("write the faults out as [[fault]], with ranges such as at = \"10s..40s\"")),
-        other => Err(unknown(source, &mode.at, "mode", other, &["off", "swarm"])),
-    }
 }
 
 fn read_expect(source: &Source, mut table: Table<'_>) -> Result<Expect, ScenarioError> {

@@ -1,0 +1,321 @@
+//! Swarm: random faults of a seed, within what the deployment claims to survive (`spec/simulation.md` 5.4).
+//!
+//! For each family of faults a coin decides whether it takes part in the seed at all, and then a rate is drawn
+//! log-uniformly from its range. Every draw is keyed by the family or by the id of the fault, so that switching one
+//! family off leaves every fault of the others as it was; it can only let faults through that the guards had refused.
+
+use std::time::Duration;
+
+use crate::{
+    scenario::{ConsumerGroup, Fault, FaultKind, Kind, Link, Nemesis, ProducerGroup, Scenario, When, units::Span},
+    seed::{Domain, Draws, Seed, name_hash},
+};
+
+const FAMILY: Domain = Domain::named("swarm.family");
+const FAULT: Domain = Domain::named("swarm.fault");
+const DEAD: Domain = Domain::named("swarm.dead");
+
+/// How often a family takes part, in parts per million.
+const COIN_PPM: u32 = 500_000;
+
+/// The least rate of a family is this part of the greatest, unless the file says otherwise.
+const RATE_RANGE: u64 = 16;
+
+/// The most faults of one family in a seed.
+const FAULTS_MAX: u64 = 200;
+
+/// A family of faults.
+pub struct Family {
+    /// Its name in `[nemesis]`.
+    pub name: &'static str,
+    /// The greatest rate: faults per minute, in thousandths (`spec/simulation.md` 5.1).
+    most: u64,
+    aim: Aim,
+    guard: Guard,
+    /// The shortest and the longest effect, in milliseconds; drawn log-uniformly.
+    lasts_ms: (u64, u64),
+    build: fn(&mut Target<'_>) -> FaultKind,
+}
+
+/// Whom a family hits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Aim {
+    Servers,
+    Brokers,
+    Clients,
+}
+
+/// What limits a family.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Guard {
+    Free,
+    /// A node is down meanwhile: of servers at most `max-down` at a time.
+    Down,
+    /// As `Down`, and only if the claim names this kind.
+    DownClaimed,
+}
+
+/// All families. One line each; the rates are those of `spec/simulation.md` 5.1.
+pub const FAMILIES: &[Family] = &[
+    family("kill", 4_000, Aim::Servers, Guard::Down, (200, 30_000), |at| FaultKind::Kill { node: at.node() }),
+    family("stop", 2_000, Aim::Servers, Guard::Down, (200, 30_000), |at| FaultKind::Stop { node: at.node() }),
+    family("power-loss", 2_000, Aim::Brokers, Guard::DownClaimed, (500, 30_000), |at| FaultKind::PowerLoss {
+        node: at.node(),
+        style: None,
+    }),
+    family("pause", 6_000, Aim::Servers, Guard::Free, (10, 60_000), |at| FaultKind::Pause { node: at.node() }),
+    family("cut", 6_000, Aim::Servers, Guard::Free, (100, 30_000), |at| FaultKind::Cut {
+        link: at.link(),
+        port: None,
+        hold: at.chance(300_000),
+    }),
+    family("latency", 4_000, Aim::Servers, Guard::Free, (1_000, 30_000), |at| FaultKind::Latency {
+        link: at.link(),
+        extra: Span { least: Duration::from_millis(1), most: at.millis(5, 500) },
+    }),
+    family("disk-slow", 4_000, Aim::Brokers, Guard::Free, (500, 30_000), |at| FaultKind::DiskSlow {
+        node: at.node(),
+        factor: at.number(2, 200),
+    }),
+    family("disk-fill", 1_000, Aim::Brokers, Guard::Free, (2_000, 30_000), |at| FaultKind::DiskFill {
+        node: at.node(),
+        percent: at.percent(60, 100),
+    }),
+    family("skew", 2_000, Aim::Servers, Guard::Free, (1_000, 60_000), |at| FaultKind::Skew {
+        node: at.node(),
+        by_ms: at.signed(5_000),
+    }),
+    family("client-crash", 6_000, Aim::Clients, Guard::Down, (200, 30_000), |at| FaultKind::Kill { node: at.node() }),
+    family("client-pause", 6_000, Aim::Clients, Guard::Free, (10, 60_000), |at| FaultKind::Pause { node: at.node() }),
+];
+
+const fn family(
+    name: &'static str,
+    most: u64,
+    aim: Aim,
+    guard: Guard,
+    lasts_ms: (u64, u64),
+    build: fn(&mut Target<'_>) -> FaultKind,
+) -> Family {
+    Family { name, most, aim, guard, lasts_ms, build }
+}
+
+/// Who is hit, and how hard: draws of one fault, each with a number of its own.
+struct Target<'a> {
+    draws: Draws,
+    /// Those whom the family may hit.
+    nodes: &'a [String],
+    /// Names of the groups of all nodes.
+    groups: &'a [String],
+    next: u64,
+}
+
+impl Target<'_> {
+    fn number(&mut self, least: u64, most: u64) -> u32 {
+        self.next += 1;
+        u32::try_from(self.draws.at(self.next).log_uniform(least..=most)).unwrap_or(u32::MAX)
+    }
+
+    fn millis(&mut self, least: u64, most: u64) -> Duration {
+        Duration::from_millis(self.number(least, most).into())
+    }
+
+    fn percent(&mut self, least: u64, most: u64) -> u8 {
+        self.next += 1;
+        u8::try_from(self.draws.at(self.next).within(least..=most)).unwrap_or(100)
+    }
+
+    fn signed(&mut self, most: u64) -> i64 {
+        self.next += 1;
+        i64::try_from(self.draws.at(self.next).within(0..=2 * most)).unwrap_or(0) - most.cast_signed()
+    }
+
+    fn chance(&mut self, ppm: u32) -> bool {
+        self.next += 1;
+        self.draws.at(self.next).chance(ppm)
+    }
+
+    fn node(&mut self) -> String {
+        self.next += 1;
+        self.nodes[self.draws.at(self.next).below(self.nodes.len() as u64) as usize].clone()
+    }
+
+    /// From a server to everyone, to one group, or both ways.
+    fn link(&mut self) -> Link {
+        let from = self.node();
+        self.next += 1;
+        let choice = self.draws.at(self.next).below(self.groups.len() as u64 + 1) as usize;
+        let to = self.groups.get(choice).cloned().unwrap_or_else(|| "*".to_owned());
+        if self.chance(700_000) {
+            return Link { from, to, both: true };
+        }
+        let (from, to) = if self.chance(500_000) { (from, to) } else { (to, from) };
+        Link { from, to, both: false }
+    }
+}
+
+/// Adds the faults of a seed to those of the scenario, which must have their times already.
+pub(super) fn add(scenario: &mut Scenario, nemesis: &Nemesis, seed: Seed) {
+    let mut drawn: Vec<(Guard, Fault)> =
+        FAMILIES.iter().flat_map(|family| of_family(scenario, nemesis, family, seed)).collect();
+    let dead = dead_for_good(scenario, nemesis, seed);
+    drawn.extend(dead.iter().cloned().map(|fault| (Guard::Down, fault)));
+    drawn.sort_by(|(_, one), (_, other)| (start(one), &one.id).cmp(&(start(other), &other.id)));
+    let mut windows: Vec<Window> = scenario.faults.iter().filter_map(|fault| Window::of(scenario, fault)).collect();
+    // Someone who never comes back takes his place among those who are down before all others.
+    windows.extend(dead.iter().filter_map(|fault| Window::of(scenario, fault)));
+    for (guard, fault) in drawn {
+        let is_dead =
+            scenario.permanent.iter().any(|node| fault.kind.node() == Some(node.as_str())) && fault.lasts.is_none();
+        if guard != Guard::Free && !is_dead {
+            let Some(window) = Window::of(scenario, &fault).filter(|window| window.fits(scenario, nemesis, &windows))
+            else {
+                continue;
+            };
+            windows.push(window);
+        }
+        scenario.faults.push(fault);
+    }
+}
+
+/// The faults that one family wants in this seed, in order of time.
+fn of_family(scenario: &Scenario, nemesis: &Nemesis, family: &Family, seed: Seed) -> Vec<(Guard, Fault)> {
+    let default = Span { least: family.most / RATE_RANGE, most: family.most };
+    let range = nemesis.rates.get(family.name).copied().unwrap_or(default);
+    let claimed = scenario.claim.iter().any(|claim| claim.kind == family.name);
+    let nodes = targets(scenario, nemesis, family.aim);
+    let allowed = !nodes.is_empty() && (family.guard != Guard::DownClaimed || claimed);
+    let Some(per_minute) = rate(seed, family.name, range).filter(|_| allowed) else { return Vec::new() };
+    let mean_gap = 60_000_000_000_000 / per_minute;
+    let groups = groups(scenario);
+    let mut at = Duration::ZERO;
+    let mut faults = Vec::new();
+    for number in 1..=FAULTS_MAX {
+        let id = format!("{}-{number}", family.name);
+        let draws = seed.draws(FAULT, name_hash(&id));
+        let mut target = Target { draws, nodes: &nodes, groups: &groups, next: 1 };
+        at += Duration::from_micros(target.draws.at(0).exponential(mean_gap) / 1_000);
+        if at >= scenario.active {
+            break;
+        }
+        let lasts_ms = target.draws.at(1).log_uniform(family.lasts_ms.0..=family.lasts_ms.1);
+        let kind = (family.build)(&mut target);
+        let lasts = Some(Span::exactly(Duration::from_millis(lasts_ms)));
+        faults.push((family.guard, Fault { id: unique(scenario, id), when: When::At(Span::exactly(at)), kind, lasts }));
+    }
+    faults
+}
+
+/// The rate of a family in this seed, in thousandths per minute; `None` if it does not take part.
+fn rate(seed: Seed, family: &str, range: Span<u64>) -> Option<u64> {
+    let mut draws = seed.draws(FAMILY, name_hash(family));
+    let takes_part = range.most > 0 && draws.at(0).chance(COIN_PPM);
+    takes_part.then(|| draws.at(1).log_uniform(range.least.max(1)..=range.most))
+}
+
+/// Name servers that die and stay dead: in half of the seeds a minority of them, if the claim has kills.
+fn dead_for_good(scenario: &mut Scenario, nemesis: &Nemesis, seed: Seed) -> Vec<Fault> {
+    let mut draws = seed.draws(DEAD, 0);
+    let claims_kill = scenario.claim.iter().any(|claim| claim.kind == "kill");
+    let minority = (scenario.namesrvs.saturating_sub(1) / 2).min(nemesis.max_down);
+    if !claims_kill || minority == 0 || !draws.at(0).chance(COIN_PPM) {
+        return Vec::new();
+    }
+    let mut nodes: Vec<String> = targets(scenario, nemesis, Aim::Servers);
+    nodes.retain(|node| node.starts_with("namesrv/"));
+    let count = draws.at(1).within(1..=minority.into()).min(nodes.len() as u64);
+    let mut faults = Vec::new();
+    for number in 1..=count {
+        let node = nodes.swap_remove(draws.at(2 * number).below(nodes.len() as u64) as usize);
+        let at = draws.at(2 * number + 1).within(0..=u64::try_from(scenario.active.as_micros()).unwrap_or(u64::MAX));
+        scenario.permanent.push(node.clone());
+        faults.push(Fault {
+            id: unique(scenario, format!("dead-{number}")),
+            when: When::At(Span::exactly(Duration::from_micros(at))),
+            kind: FaultKind::Kill { node },
+            lasts: None,
+        });
+    }
+    scenario.permanent.sort();
+    faults
+}
+
+/// The nodes that a family may hit.
+fn targets(scenario: &Scenario, nemesis: &Nemesis, aim: Aim) -> Vec<String> {
+    let spared: Vec<String> = nemesis.spare.iter().flat_map(|end| scenario.end_of_link(end)).collect();
+    let is_hit = |kind: Kind| match aim {
+        Aim::Servers => matches!(kind, Kind::Namesrv | Kind::Broker),
+        Aim::Brokers => kind == Kind::Broker,
+        Aim::Clients => matches!(kind, Kind::Producer | Kind::Consumer),
+    };
+    let nodes = scenario.nodes().into_iter().filter(|(name, kind)| is_hit(*kind) && !spared.contains(name));
+    nodes.map(|(name, _)| name).collect()
+}
+
+fn groups(scenario: &Scenario) -> Vec<String> {
+    let servers = std::iter::once("namesrv".to_owned()).chain(scenario.brokers.iter().map(|group| group.name.clone()));
+    let producers = scenario.producers.iter().map(|ProducerGroup { group, .. }| group.clone());
+    let consumers = scenario.consumers.iter().map(|ConsumerGroup { group, .. }| group.clone());
+    servers.chain(producers).chain(consumers).collect()
+}
+
+/// The id, made longer if the file uses it itself.
+fn unique(scenario: &Scenario, mut id: String) -> String {
+    while scenario.faults.iter().any(|fault| fault.id == id) {
+        id.push('x');
+    }
+    id
+}
+
+fn start(fault: &Fault) -> Duration {
+    match fault.when {
+        When::At(at) => at.least,
+        When::On { .. } => Duration::ZERO,
+    }
+}
+
+/// A time in which a fault keeps a node down.
+struct Window {
+    node: String,
+    kind: &'static str,
+    is_server: bool,
+    from: Duration,
+    to: Duration,
+}
+
+impl Window {
+    /// `None` if it keeps nobody down, or if nobody knows when.
+    fn of(scenario: &Scenario, fault: &Fault) -> Option<Window> {
+        let is_down =
+            matches!(fault.kind, FaultKind::Kill { .. } | FaultKind::Stop { .. } | FaultKind::PowerLoss { .. });
+        let When::At(at) = fault.when else { return None };
+        let node = fault.kind.node().filter(|_| is_down)?;
+        let of_node = scenario.nodes().into_iter().find(|(name, _)| name == node)?;
+        let to = fault.lasts.map_or(Duration::MAX, |lasts| at.most.saturating_add(lasts.most));
+        Some(Window {
+            node: node.to_owned(),
+            kind: fault.kind.name(),
+            is_server: matches!(of_node.1, Kind::Namesrv | Kind::Broker),
+            from: at.least,
+            to,
+        })
+    }
+
+    fn overlaps(&self, other: &Window) -> bool {
+        self.from < other.to && other.from < self.to
+    }
+
+    /// Whether the guards allow it beside the others.
+    fn fits(&self, scenario: &Scenario, nemesis: &Nemesis, others: &[Window]) -> bool {
+        let beside = || others.iter().filter(|other| self.overlaps(other));
+        let room = |limit: Option<u32>, down: usize| limit.is_none_or(|limit| down < limit as usize);
+        let claimed = scenario.claim.iter().find(|claim| claim.kind == self.kind).and_then(|claim| claim.count);
+        !beside().any(|other| other.node == self.node)
+            && (!self.is_server
+                || room(Some(nemesis.max_down), beside().filter(|other| other.is_server).count())
+                    && room(claimed, beside().filter(|other| other.is_server && other.kind == self.kind).count()))
+    }
+}
+
+#[cfg(test)]
+mod tests;
