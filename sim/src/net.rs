@@ -132,6 +132,19 @@ pub enum ImpairmentKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ImpairmentId(pub(crate) u64);
 
+/// A connection that two processes hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OpenStream {
+    /// Who connected.
+    pub client: NodeId,
+    /// Who accepted.
+    pub server: NodeId,
+    /// On which port.
+    pub port: u16,
+    /// Bytes that were written and not read yet, both directions.
+    pub buffered: u64,
+}
+
 /// Connections that wait to be accepted; a SYN beyond it gets no answer.
 const BACKLOG: usize = 128;
 /// Where the ports that the kernel chooses begin and end.
@@ -194,6 +207,22 @@ impl Net {
             held: Vec::new(),
             segments: 0,
         }
+    }
+
+    /// See [`crate::stand::Stand::open_streams`].
+    pub(crate) fn open_streams(&self) -> Vec<OpenStream> {
+        let is_held = |end: &End| end.kernel == Kernel::Open && end.app == App::Held;
+        let held = self.conns.iter().flatten().filter(|conn| EndId::BOTH.into_iter().all(|end| is_held(conn.end(end))));
+        held.map(|conn| {
+            let waiting = |end: EndId| conn[end].queued + conn[end].in_flight + conn[end].unread;
+            OpenStream {
+                client: conn.end(EndId::Client).node,
+                server: conn.end(EndId::Server).node,
+                port: conn.port,
+                buffered: EndId::BOTH.into_iter().map(|end| waiting(end) as u64).sum(),
+            }
+        })
+        .collect()
     }
 
     // ---- nodes ----

@@ -5,6 +5,7 @@ mod faults;
 mod observer;
 mod pending;
 mod probe;
+mod settle;
 mod triggers;
 
 use std::{

@@ -29,7 +29,7 @@ pub(crate) mod node;
 mod run;
 mod stamp;
 
-pub use crate::side::Side;
+pub use crate::{net::OpenStream, side::Side};
 pub use run::run;
 pub use stamp::Stamp;
 
@@ -517,6 +517,12 @@ impl Stand {
     #[must_use]
     pub fn connections(&self) -> usize {
         self.world.with(|core, now| core.net(now).0.connections())
+    }
+
+    /// The connections that work at both ends, in the order of their opening slots.
+    #[must_use]
+    pub fn open_streams(&self) -> Vec<OpenStream> {
+        self.world.with(|core, now| core.net(now).0.open_streams())
     }
 
     // ---- clocks and disks ----

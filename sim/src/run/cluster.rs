@@ -159,6 +159,11 @@ impl Cluster {
         self.ids[node]
     }
 
+    /// All nodes by name, the stand's own included.
+    pub fn ids(&self) -> &BTreeMap<String, NodeId> {
+        &self.ids
+    }
+
     pub fn is_phase(&self, phase: Phase) -> bool {
         *self.phase.borrow() == phase
     }

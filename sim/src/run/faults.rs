@@ -18,6 +18,9 @@ use super::{
 /// What a disk that was filled is brought back to, in percent.
 const HEALED_FILL_PERCENT: u8 = 40;
 
+/// How far from true time a wall clock may stay in the settle phase, in milliseconds.
+const HEALED_SKEW_MS: u64 = 100;
+
 /// Waits for the times of all faults that have one.
 pub(super) fn schedule(cluster: &Arc<Cluster>) {
     let base = cluster.state().base;
@@ -54,13 +57,26 @@ pub(super) fn begin(cluster: &Arc<Cluster>, number: usize) {
     }
 }
 
-/// Ends every fault that is in effect.
+/// Ends every fault that is in effect, and sees to what several faults at once may have left behind. Whoever is down
+/// and may stay dead does.
 pub(super) fn heal(cluster: &Arc<Cluster>) {
+    for node in &cluster.plan.scenario.permanent {
+        if !cluster.is_up(node) {
+            cluster.state().wanted.remove(node);
+        }
+    }
     let numbers: Vec<usize> = cluster.state().faults.keys().copied().collect();
     for number in numbers {
         end_fault(cluster, number);
     }
     cluster.stand.lift_all();
+    cluster.stand.set_buggify(false);
+    for id in cluster.stand.nodes() {
+        cluster.stand.resume(id);
+        if cluster.stand.wall_ms(id).abs_diff(cluster.stand.true_wall_ms()) > HEALED_SKEW_MS {
+            cluster.stand.set_skew(id, 0);
+        }
+    }
 }
 
 fn apply(cluster: &Arc<Cluster>, fault: &Fault) -> Vec<ImpairmentId> {

@@ -11,7 +11,10 @@ use crate::{
     stand::StopSignal,
 };
 
-use super::cluster::{Cluster, PROBE, Phase, in_one_line};
+use super::{
+    cluster::{Cluster, PROBE, Phase, in_one_line},
+    settle::Rest,
+};
 
 /// Pause between two looks at the committed offsets of a broker.
 const WATCH_PAUSE: Duration = Duration::from_secs(2);
@@ -70,6 +73,9 @@ async fn connect(name_servers: &[String]) -> Result<Admin, String> {
 async fn unregistered(cluster: &Cluster, each: &[(String, Admin)]) -> Vec<String> {
     let mut missing = Vec::new();
     for (namesrv, admin) in each {
+        if !cluster.is_up(namesrv) && !cluster.state().wanted.contains(namesrv) {
+            continue; // It stays dead.
+        }
         for topic in &cluster.plan.scenario.topics {
             let known: Vec<String> = match admin.route(&topic.name).await {
                 Ok(route) => route.broker_datas.iter().map(|data| data.broker_name.to_string()).collect(),
@@ -117,6 +123,7 @@ fn queues_of(cluster: &Cluster, broker: &str) -> Vec<(String, Queue)> {
 async fn settle(cluster: &Cluster, host: &Host, admin: &Admin, each: &[(String, Admin)]) {
     let scenario = &cluster.plan.scenario;
     let end = cluster.state().base + scenario.active + scenario.settle;
+    let mut rest = Rest::default();
     loop {
         host.sleep(SETTLE_PAUSE).await;
         let mut pending = pending_here(cluster);
@@ -125,6 +132,11 @@ async fn settle(cluster: &Cluster, host: &Host, admin: &Admin, each: &[(String, 
         }
         if pending.is_empty() {
             pending = behind(cluster, admin).await;
+        }
+        if pending.is_empty() {
+            pending = rest.look(cluster);
+        } else {
+            rest.forget();
         }
         if pending.is_empty() {
             cluster.record_run(Event::Converged);
@@ -157,11 +169,16 @@ fn pending_here(cluster: &Cluster) -> Vec<String> {
     pending
 }
 
-/// Queues whose committed offset is not their end, for each group that has members.
+/// Queues whose committed offset is not their end, for each group that has members; those of messages that come again
+/// included.
 async fn behind(cluster: &Cluster, admin: &Admin) -> Vec<String> {
     let mut pending = Vec::new();
     for broker in &cluster.plan.scenario.brokers {
-        for (group, queue) in queues_of(cluster, &broker.name) {
+        let again = cluster.plan.scenario.consumers.iter().map(|group| {
+            let topic = message::retry_topic(&group.group);
+            (group.group.clone(), Queue { topic, broker: broker.name.clone(), id: 0 })
+        });
+        for (group, queue) in queues_of(cluster, &broker.name).into_iter().chain(again) {
             let has_members = cluster.state().wanted.iter().any(|node| super::cluster::group_of(node) == group);
             if !has_members {
                 continue;
@@ -175,6 +192,8 @@ async fn behind(cluster: &Cluster, admin: &Admin) -> Vec<String> {
                         pending.push(format!("{group} is {behind} messages behind at {queue}"));
                     }
                 }
+                // The topic of messages that come again is made with the first of them.
+                _ if queue.topic == message::retry_topic(&group) => {}
                 _ => pending.push(format!("{} does not tell offsets of {queue}", broker.name)),
             }
         }
