@@ -36,7 +36,7 @@ pub enum StandCommand {
     #[command(after_help = "Examples:\n  \
         staticfire run scenarios/fast/power-loss-sync-flush.toml --seed 7\n  \
         staticfire run scenarios/fast/broker-kill.toml --seeds 0..200 --jobs 2\n  \
-        staticfire run scenarios/fast/one-broker.toml --crash-at-every-poll broker-a/0 --style power-loss --jobs 2")]
+        staticfire run scenarios/fast/every-poll.toml --crash-at-every-poll broker-a/0 --style power-loss --jobs 2")]
     Run(RunArguments),
     /// Run seed after seed of many scenarios, and group what fails
     #[command(after_help = "Examples:\n  \

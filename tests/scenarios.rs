@@ -108,10 +108,12 @@ macro_rules! scenarios {
 scenarios! {
     broker_kill: "broker-kill",
     disk_85_percent: "disk-85-percent",
+    every_poll: "every-poll",
     lost_offsets_filled_again: "lost-offsets-filled-again",
     namesrv_loss: "namesrv-loss",
     offset_recovery_after_crash: "offset-recovery-after-crash",
     partition_client_broker: "partition-client-broker",
+    power_loss_at_flush: "power-loss-at-flush",
     power_loss_async_flush: "power-loss-async-flush",
     power_loss_sync_flush: "power-loss-sync-flush",
     rebalance_scale_out_and_in: "rebalance-scale-out-and-in",
@@ -135,6 +137,47 @@ fn another_order_of_tasks_leaves_the_fates_as_they_are() {
         assert_ne!(other["hash"], first["hash"], "the order of tasks has no effect at all");
         assert_eq!(fates(&other), fates(&first), "sched {sched}");
     }
+}
+
+#[test]
+fn a_crash_at_a_poll_replays_and_is_aimed_at_that_poll() {
+    let file = scenario("every-poll");
+    let (none, _) = run(&file, 1, &[]);
+    assert!(none["node_polls"]["broker-a/0"].as_u64().unwrap() > 100);
+    let crash = ["--crash-at-poll", "broker-a/0@100", "--style", "power-loss"];
+    let ((first, code), (again, _)) = (run(&file, 1, &crash), run(&file, 1, &crash));
+    assert_eq!((code, &first["counts"]["crashes"]), (Some(0), &Value::from(1)));
+    assert_eq!((&first["hash"], &first["side_hash"]), (&again["hash"], &again["side_hash"]));
+    let (beyond, _) = run(&file, 1, &["--crash-at-poll", "broker-a/0@4000000000"]);
+    assert_eq!(beyond["never_fired"][0], "crash-at-poll-4000000000 (visit 4000000000 of poll at broker-a/0)");
+    assert_eq!(fates(&beyond), fates(&none));
+}
+
+#[test]
+fn a_broker_may_die_at_any_poll() {
+    let output = staticfire()
+        .args(["run", "scenarios/fast/every-poll.toml", "--seed", "1", "--crash-at-every-poll", "broker-a/0"])
+        .args(["--every", "211", "--style", "power-loss", "--jobs", "2", "--json"])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}");
+    let summary: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+    let (polls, runs) = (summary["polls"].as_u64().unwrap(), summary["runs"].as_u64().unwrap());
+    assert_eq!((runs, &summary["without_crash"]), (polls.div_ceil(211), &Value::from(0)));
+}
+
+#[test]
+fn a_printed_plan_of_a_swarm_runs_as_the_same_run() {
+    let file = PathBuf::from("scenarios/slow/swarm-sync-flush.toml");
+    let plan = staticfire().arg("plan").arg(&file).args(["--seed", "3"]).output().unwrap();
+    let text = String::from_utf8(plan.stdout).unwrap();
+    assert!(plan.status.success() && text.contains("[[fault]]") && !text.contains("[nemesis]"), "{text}");
+    let folder = tempfile::tempdir().unwrap();
+    let printed = folder.path().join("swarm-sync-flush.toml");
+    std::fs::write(&printed, text).unwrap();
+    let ((first, _), (again, _)) = (run(&file, 3, &[]), run(&printed, 3, &[]));
+    assert_eq!((&again["hash"], &again["side_hash"]), (&first["hash"], &first["side_hash"]));
 }
 
 #[test]

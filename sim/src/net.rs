@@ -23,7 +23,7 @@ mod link;
 mod socket;
 mod transfer;
 
-use connection::{Conn, ConnId, EndId};
+use connection::{App, Conn, ConnId, End, EndId, Kernel};
 use link::{Links, Path, Route};
 
 pub(crate) use connection::NetEvent;

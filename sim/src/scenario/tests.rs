@@ -202,8 +202,40 @@ fn what_is_there_twice_is_refused() {
 #[test]
 fn what_is_not_built_yet_says_so() {
     insta::assert_snapshot!(told("[\"ASYNC_MASTER\"]", "[\"SYNC_MASTER\", \"SLAVE\"]"), @"x.toml:12:28: a SLAVE needs replication, which is not built yet (issue 6); use several groups of one master each");
-    insta::assert_snapshot!(told("[expect]", "[nemesis]\nmode = \"swarm\"\n[expect]"), @r#"x.toml:53:8: mode = "swarm" draws random faults, which is not built yet (issue 4); write the faults out as [[fault]], with ranges such as at = "10s..40s""#);
     insta::assert_snapshot!(told("format = 1", "format = 2"), @"x.toml:2:10: format 2 is not known: this build reads format 1");
+}
+
+const SWARM: &str =
+    "[nemesis]\nmode = \"swarm\"\nspare = [\"namesrv\"]\nrates = { kill = \"0.5..4/m\", pause = \"off\" }\n[expect]";
+
+#[test]
+fn a_nemesis_reads_and_prints_as_it_is_meant() {
+    let scenario = Scenario::parse("x.toml", &EXAMPLE.replacen("[expect]", SWARM, 1)).unwrap();
+    let nemesis = scenario.nemesis.as_ref().unwrap();
+    assert_eq!((nemesis.max_down, nemesis.spare[0].as_str()), (1, "namesrv"));
+    assert_eq!(nemesis.rates["kill"], units::Span { least: 500, most: 4_000 });
+    let again = Scenario::parse("x.toml", &scenario.print()).unwrap();
+    assert_eq!(format!("{again:?}"), format!("{scenario:?}"));
+    let off =
+        Scenario::parse("x.toml", &EXAMPLE.replacen("[expect]", "[nemesis]\nmode = \"off\"\n[expect]", 1)).unwrap();
+    assert_eq!(off.nemesis, None);
+}
+
+#[test]
+fn mistakes_in_a_nemesis_are_named() {
+    let told = |from: &str, to: &str| told("[expect]", &SWARM.replacen(from, to, 1));
+    insta::assert_snapshot!(told("swarm", "swarn"), @"");
+    insta::assert_snapshot!(told("kill =", "kil ="), @"");
+    insta::assert_snapshot!(told("0.5..4/m", "0.5..4/s"), @"");
+    insta::assert_snapshot!(told("\"namesrv\"", "\"nameserv\""), @"");
+}
+
+#[test]
+fn only_a_minority_may_stay_dead() {
+    let told = |nodes: &str| told("settle = \"3m\"", &format!("settle = \"3m\"\npermanent = [{nodes}]"));
+    insta::assert_snapshot!(told("\"broker-a/0\""), @"");
+    insta::assert_snapshot!(told("\"namesrv/0\""), @"");
+    insta::assert_snapshot!(told("\"namesrv/7\""), @"");
 }
 
 #[test]

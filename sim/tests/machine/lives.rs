@@ -258,6 +258,97 @@ fn an_observer_sees_points_panics_and_exits_and_may_kill_at_a_point() {
     assert_eq!(lines, expected);
 }
 
+/// Kills a node at its fourth poll, and ends the life of a node at a gate.
+#[derive(Default)]
+struct Killer {
+    polls: AtomicU32,
+    seen: std::sync::Mutex<Vec<String>>,
+}
+
+impl Observer for Killer {
+    fn polled(&self, stand: &Stand, place: &Place) {
+        if self.polls.fetch_add(1, Ordering::Relaxed) == 3 {
+            stand.kill(place.node);
+        }
+    }
+
+    fn point(&self, stand: &Stand, place: &Place, name: &'static str, _: i64) {
+        self.seen.lock().unwrap().push(name.to_owned());
+        if name == "test.gate" {
+            stand.kill(place.node);
+        }
+    }
+
+    fn broken(&self, _: &Stand, place: &Place, name: &'static str) {
+        self.seen.lock().unwrap().push(format!("{name} broken on {}", place.name));
+    }
+}
+
+#[test]
+fn a_node_that_is_killed_at_a_poll_does_not_make_it() {
+    let (killer, turns) = (Arc::new(Killer::default()), Arc::new(AtomicU32::new(0)));
+    let (observer, counted) = (Arc::clone(&killer) as Arc<dyn Observer>, Arc::clone(&turns));
+    let run = stand::run(StandConfig::new(Seeds::from_root(7)), observer, move |stand| async move {
+        let node = add(&stand, "a", 1);
+        stand.watch_polls(node);
+        spawn_on(&stand, node, move |host| {
+            let turns = Arc::clone(&turns);
+            async move {
+                loop {
+                    turns.fetch_add(1, Ordering::Relaxed);
+                    host.sleep(ms(1)).await;
+                }
+            }
+        });
+        stand.ended(node).await;
+        stand.sleep(ms(5)).await;
+        (stand.polls(node), stand.tasks(node))
+    });
+    assert_eq!(finished(run), (4, 0), "the fourth poll is counted, and no task is left");
+    assert_eq!(counted.load(Ordering::Relaxed), 3);
+}
+
+#[test]
+fn a_task_whose_node_dies_at_a_gate_never_gets_past_it() {
+    let killer = Arc::new(Killer::default());
+    let run = stand::run(
+        StandConfig::new(Seeds::from_root(7)),
+        Arc::clone(&killer) as Arc<dyn Observer>,
+        |stand| async move {
+            let node = add(&stand, "a", 1);
+            spawn_on(&stand, node, |_| async {
+                host::gate!("test.gate").await;
+                unreachable!("the process is dead");
+            });
+            stand.ended(node).await;
+            stand.sleep(ms(5)).await;
+        },
+    );
+    finished(run);
+    assert_eq!(*killer.seen.lock().unwrap(), ["test.gate"]);
+}
+
+#[test]
+fn what_must_always_hold_ends_the_run_when_it_does_not() {
+    let killer = Arc::new(Killer::default());
+    let run = stand::run(
+        StandConfig::new(Seeds::from_root(7)),
+        Arc::clone(&killer) as Arc<dyn Observer>,
+        |stand| async move {
+            spawn_on(&stand, add(&stand, "a", 1), |host| async move {
+                for turn in 0.. {
+                    host::always!("test.small", turn < 3);
+                    host.sleep(ms(1)).await;
+                }
+            });
+            std::future::pending::<()>().await;
+        },
+    );
+    assert!(run.elapsed < ms(10), "it went on to {:?}", run.elapsed);
+    assert_eq!(run.ended, Ended::Broken { node: "a".into(), name: "test.small" });
+    assert_eq!(*killer.seen.lock().unwrap(), ["test.small broken on a"]);
+}
+
 #[test]
 fn a_run_that_can_go_nowhere_is_reported_and_does_not_hang() {
     let config = || StandConfig { limit: secs(60), ..StandConfig::new(Seeds::from_root(7)) };
