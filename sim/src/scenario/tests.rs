@@ -149,9 +149,9 @@ fn a_misspelt_key_is_named_even_if_it_must_be_there() {
 
 #[test]
 fn a_point_that_does_not_exist_is_named() {
-    insta::assert_snapshot!(told("point = \"store.flushed\"", "point = \"store.flush\""), @"");
-    insta::assert_snapshot!(told("[expect]", "[[fault]]\nid = \"g\"\nhold = { point = \"store.flushed\", node = \"broker-a/0\" }\n[expect]"), @"");
-    insta::assert_snapshot!(told("\"torn-page\"", "\"store.flushd\""), @"");
+    insta::assert_snapshot!(told("point = \"store.flushed\"", "point = \"store.flush\""), @"x.toml:46:18: unknown point `store.flush`; did you mean `store.flushed`?");
+    insta::assert_snapshot!(told("[expect]", "[[fault]]\nid = \"g\"\nhold = { point = \"store.flushed\", node = \"broker-a/0\" }\n[expect]"), @"x.toml:54:18: unknown point `store.flushed`; did you mean `store.flushing`?");
+    insta::assert_snapshot!(told("\"torn-page\"", "\"store.flushd\""), @"x.toml:55:15: unknown mark `store.flushd`; did you mean `store.flushed`?");
 }
 
 /// The example with a gate that waits for `until`.
@@ -173,17 +173,17 @@ fn a_gate_reads_and_prints_as_it_is_meant() {
 
 #[test]
 fn a_gate_that_could_never_open_is_refused() {
-    insta::assert_snapshot!(told("[expect]", &gate("store.flushing", "f9")), @"");
-    insta::assert_snapshot!(told("[expect]", &gate("store.flushing", "g")), @"");
+    insta::assert_snapshot!(told("[expect]", &gate("store.flushing", "f9")), @"x.toml:54:65: unknown fault `f9`; did you mean `f1`?");
+    insta::assert_snapshot!(told("[expect]", &gate("store.flushing", "g")), @"x.toml:54:65: `g` holds a node until `g`, which happens behind that very gate; let it wait for a fault that happens elsewhere");
     let other = gate("store.flushing", "h")
         .replace("[expect]", &gate("store.dispatching", "g").replace("id = \"g\"", "id = \"h\""));
-    insta::assert_snapshot!(told("[expect]", &other), @"");
+    insta::assert_snapshot!(told("[expect]", &other), @"x.toml:54:65: `g` waits for itself: g -> h -> g; let it wait for a fault that happens elsewhere");
     let behind = EXAMPLE.replacen("point = \"store.flushed\"", "point = \"store.flushing\"", 1).replacen(
         "[expect]",
         &gate("store.flushing", "f2"),
         1,
     );
-    insta::assert_snapshot!(Scenario::parse("x.toml", &behind).unwrap_err().one_line(), @"");
+    insta::assert_snapshot!(Scenario::parse("x.toml", &behind).unwrap_err().one_line(), @"x.toml:54:65: `g` holds a node until `f2`, which happens behind that very gate; let it wait for a fault that happens elsewhere");
 }
 
 #[test]
@@ -224,18 +224,18 @@ fn a_nemesis_reads_and_prints_as_it_is_meant() {
 #[test]
 fn mistakes_in_a_nemesis_are_named() {
     let told = |from: &str, to: &str| told("[expect]", &SWARM.replacen(from, to, 1));
-    insta::assert_snapshot!(told("swarm", "swarn"), @"");
-    insta::assert_snapshot!(told("kill =", "kil ="), @"");
-    insta::assert_snapshot!(told("0.5..4/m", "0.5..4/s"), @"");
-    insta::assert_snapshot!(told("\"namesrv\"", "\"nameserv\""), @"");
+    insta::assert_snapshot!(told("swarm", "swarn"), @"x.toml:53:8: unknown mode `swarn`; did you mean `swarm`?");
+    insta::assert_snapshot!(told("kill =", "kil ="), @"x.toml:55:11: unknown family of faults `kil`; did you mean `kill`?");
+    insta::assert_snapshot!(told("0.5..4/m", "0.5..4/s"), @"x.toml:55:18: `kill`: `0.5..4/s` is not a rate of faults: write 2/m, 0.5..4/m or off");
+    insta::assert_snapshot!(told("\"namesrv\"", "\"nameserv\""), @"x.toml:54:10: unknown node or group `nameserv`; did you mean `namesrv`?");
 }
 
 #[test]
 fn only_a_minority_may_stay_dead() {
     let told = |nodes: &str| told("settle = \"3m\"", &format!("settle = \"3m\"\npermanent = [{nodes}]"));
-    insta::assert_snapshot!(told("\"broker-a/0\""), @"");
-    insta::assert_snapshot!(told("\"namesrv/0\""), @"");
-    insta::assert_snapshot!(told("\"namesrv/7\""), @"");
+    insta::assert_snapshot!(told("\"broker-a/0\""), @"x.toml:6:14: `broker-a/0` holds the only copy of its messages: it must come back");
+    insta::assert_snapshot!(told("\"namesrv/0\""), @"x.toml:6:14: 1 of 2 name servers would stay dead; only a minority may");
+    insta::assert_snapshot!(told("\"namesrv/7\""), @"x.toml:6:14: unknown node `namesrv/7`; did you mean `namesrv/0`?");
 }
 
 #[test]
