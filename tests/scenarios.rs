@@ -113,8 +113,8 @@ scenarios! {
     namesrv_loss: "namesrv-loss",
     offset_recovery_after_crash: "offset-recovery-after-crash",
     partition_client_broker: "partition-client-broker",
-    power_loss_at_flush: "power-loss-at-flush",
     power_loss_async_flush: "power-loss-async-flush",
+    power_loss_at_flush: "power-loss-at-flush",
     power_loss_sync_flush: "power-loss-sync-flush",
     rebalance_scale_out_and_in: "rebalance-scale-out-and-in",
 }
@@ -150,7 +150,7 @@ fn a_crash_at_a_poll_replays_and_is_aimed_at_that_poll() {
     assert_eq!((&first["hash"], &first["side_hash"]), (&again["hash"], &again["side_hash"]));
     let (beyond, _) = run(&file, 1, &["--crash-at-poll", "broker-a/0@4000000000"]);
     assert_eq!(beyond["never_fired"][0], "crash-at-poll-4000000000 (visit 4000000000 of poll at broker-a/0)");
-    assert_eq!(fates(&beyond), fates(&none));
+    assert_eq!((&beyond["counts"], &beyond["node_polls"]), (&none["counts"], &none["node_polls"]));
 }
 
 #[test]

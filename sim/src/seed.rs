@@ -174,7 +174,8 @@ impl Draw {
         let span = u128::from(neg_log2(low) - neg_log2(high));
         let exponent = ((u128::from(self.0) * span) >> 64) as u64;
         let (octaves, fraction) = (exponent >> 32, exponent & 0xffff_ffff);
-        let scaled = (u128::from(low) * u128::from(exp2(fraction))) >> 62_u64.saturating_sub(octaves);
+        // 2^62 stands for 1, and there may be 63 octaves.
+        let scaled = ((u128::from(low) * u128::from(exp2(fraction))) << 1) >> (63 - octaves);
         u64::try_from(scaled).unwrap_or(u64::MAX).clamp(low, high)
     }
 

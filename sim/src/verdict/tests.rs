@@ -129,8 +129,9 @@ fn a_broken_statement_fails_a_run_for_safety_and_nothing_else_counts() {
     let broken = run_of(&[Event::Broken("store.flushed-within-log"), Event::Pending("billing is behind".into())]);
     let judged = judge(&scenario(""), &broken);
     assert_eq!((judged.verdict, judged.violated), (Verdict::Safety, BTreeSet::from(["always"])));
-    let told: Vec<&str> = judged.problems.iter().map(|(_, what)| what.as_str()).collect();
+    let told: Vec<&str> = judged.problems.iter().map(|problem| problem.what.as_str()).collect();
     assert_eq!(told, ["always: store.flushed-within-log does not hold on broker-a/0"]);
+    assert_eq!(judge(&scenario("verdict = \"fail:lost\""), &broken).verdict, Verdict::Safety);
     assert_eq!(judge(&scenario("verdict = \"fail:always\""), &broken).verdict, Verdict::Pass);
     assert_eq!(judge(&scenario("verdict = \"fail:always\""), &run_of(&[])).verdict, Verdict::Opportunity);
 }
