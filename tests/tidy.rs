@@ -218,7 +218,7 @@ fn the_stand_knows_every_point() {
     let list = read(&root().join("sim/src/points.rs"));
     let listed = |name: &str| {
         let (_, rest) = list.split_once(&format!("const {name}: [&str;")).expect("the list exists");
-        let (_, rest) = rest.split_once("= [").expect("it is an array");
+        let (_, rest) = rest.split_once('=').and_then(|(_, rest)| rest.split_once('[')).expect("it is an array");
         let names = rest[..rest.find(']').expect("it ends")].split('"').skip(1).step_by(2);
         names.map(str::to_owned).collect::<Vec<_>>()
     };
