@@ -3,11 +3,15 @@
 use std::{
     net::SocketAddr,
     path::PathBuf,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
-use host::{Host, task::TaskGroup};
+use host::{
+    Host,
+    task::TaskGroup,
+    worker::{Stop, Worker, stopped},
+};
 use message::UniqueIds;
 use remoting::{
     Handler, ListenError, Peer, SendFailureResponseHeader, Server, ServerConfig,
@@ -78,6 +82,8 @@ pub struct Broker {
     server: Server,
     registration: Arc<Registration>,
     tasks: TaskGroup,
+    /// Who writes the tables. Taken by whoever stops the broker. Leaf lock.
+    savers: Mutex<Vec<Worker>>,
     tables: Arc<Tables>,
     store: Arc<Store>,
 }
@@ -142,8 +148,9 @@ impl Broker {
             Arc::new(Registration::new(&host, Arc::clone(&config), Arc::clone(&tables.topics), identity));
         let tasks = TaskGroup::new(&host);
         spawn_tasks(&tasks, &config, &tables, &parts.sessions, &registration);
+        let savers = Mutex::new(savers(&host, &config, &tables));
         info!(addr = %server.local_addrs()[0], name = config.name, "broker started");
-        Ok(Broker { server, registration, tasks, tables, store })
+        Ok(Broker { server, registration, tasks, savers, tables, store })
     }
 
     /// The address it listens on, with the real port.
@@ -161,6 +168,12 @@ impl Broker {
         self.registration.leave().await;
         self.server.shutdown().await;
         self.tasks.shutdown().await;
+        // A table that is being written is written to its end: what began on the machine cannot be taken back, and
+        // would get in the way of the last writing.
+        let savers = std::mem::take(&mut *self.savers.lock().unwrap_or_else(PoisonError::into_inner));
+        for saver in savers {
+            saver.stop().await;
+        }
         self.tables.save().await;
         self.store.shutdown().await
     }
@@ -408,30 +421,6 @@ fn spawn_tasks(
         let delayed = Arc::clone(&tables.delayed);
         tasks.spawn("broker.deliver-delayed", async move { delayed.deliver(level).await });
     }
-    let follow = Arc::clone(tables);
-    tasks.spawn("broker.save-topics", async move {
-        let render = || follow.topics.snapshot();
-        follow.topics.file().follow(&follow.host, &follow.topics_file, render).await;
-    });
-    let follow = Arc::clone(tables);
-    tasks.spawn("broker.save-groups", async move {
-        let render = || follow.groups.snapshot();
-        follow.groups.file().follow(&follow.host, &follow.groups_file, render).await;
-    });
-    let (save, interval) = (Arc::clone(tables), config.offsets_interval.max(SAVE_INTERVAL_MIN));
-    tasks.spawn("broker.save-offsets", async move {
-        loop {
-            save.host.sleep(interval).await;
-            save.save_offsets().await;
-        }
-    });
-    let (save, interval) = (Arc::clone(tables), config.delay_interval.max(SAVE_INTERVAL_MIN));
-    tasks.spawn("broker.save-delays", async move {
-        loop {
-            save.host.sleep(interval).await;
-            save.delayed.save(&save.delayed_file).await;
-        }
-    });
     let (host, sessions) = (tables.host.clone(), Arc::clone(sessions));
     tasks.spawn("broker.expire-clients", async move {
         loop {
@@ -439,4 +428,37 @@ fn spawn_tasks(
             sessions.expire();
         }
     });
+}
+
+/// The tasks that write the tables, each until it is told to stop.
+fn savers(host: &Host, config: &Arc<BrokerConfig>, tables: &Arc<Tables>) -> Vec<Worker> {
+    let [topics, groups, offsets, delays] = [(); 4].map(|()| Arc::clone(tables));
+    let offsets_interval = config.offsets_interval.max(SAVE_INTERVAL_MIN);
+    let delay_interval = config.delay_interval.max(SAVE_INTERVAL_MIN);
+    vec![
+        Worker::start(host, "broker.save-topics", |stop| async move {
+            topics.topics.file().follow(&topics.host, &topics.topics_file, || topics.topics.snapshot(), stop).await;
+        }),
+        Worker::start(host, "broker.save-groups", |stop| async move {
+            groups.groups.file().follow(&groups.host, &groups.groups_file, || groups.groups.snapshot(), stop).await;
+        }),
+        Worker::start(host, "broker.save-offsets", move |mut stop| async move {
+            while pause(&offsets.host, offsets_interval, &mut stop).await {
+                offsets.save_offsets().await;
+            }
+        }),
+        Worker::start(host, "broker.save-delays", move |mut stop| async move {
+            while pause(&delays.host, delay_interval, &mut stop).await {
+                delays.delayed.save(&delays.delayed_file).await;
+            }
+        }),
+    ]
+}
+
+/// Waits until it is time to write again. False if the task should stop instead.
+async fn pause(host: &Host, interval: Duration, stop: &mut Stop) -> bool {
+    host::select! {
+        () = stopped(stop) => false,
+        () = host.sleep(interval) => true,
+    }
 }

@@ -9,7 +9,10 @@ use std::{
     time::Duration,
 };
 
-use host::Host;
+use host::{
+    Host,
+    worker::{Stop, stopped},
+};
 use serde::Serialize;
 use store::config_file::ConfigFile;
 use tokio::sync::watch;
@@ -116,18 +119,27 @@ impl TableFile {
         error.is_none()
     }
 
-    /// Writes after every change, until it is dropped.
-    pub(crate) async fn follow<T: Serialize>(&self, host: &Host, file: &ConfigFile, render: impl Fn() -> (u64, T)) {
+    /// Writes after every change, until it is told to stop. A write that has begun is not given up.
+    pub(crate) async fn follow<T: Serialize>(
+        &self,
+        host: &Host,
+        file: &ConfigFile,
+        render: impl Fn() -> (u64, T),
+        mut stop: Stop,
+    ) {
         let mut wanted = self.wanted.subscribe();
         loop {
             let revision = *wanted.borrow_and_update();
             if !self.is_saved(revision) && !self.write(file, &render).await {
-                host.sleep(RETRY_AFTER).await;
-                continue;
+                host::select! {
+                    () = stopped(&mut stop) => return,
+                    () = host.sleep(RETRY_AFTER) => continue,
+                }
             }
-            // The sender lives as long as `self`, so this cannot fail.
-            if wanted.changed().await.is_err() {
-                return;
+            host::select! {
+                () = stopped(&mut stop) => return,
+                // The sender lives as long as `self`, so this cannot fail.
+                changed = wanted.changed() => drop(changed),
             }
         }
     }
@@ -150,6 +162,8 @@ impl fmt::Display for Chain<'_> {
 
 #[cfg(test)]
 mod tests {
+    use host::worker::Worker;
+
     use super::*;
 
     #[test]
@@ -180,10 +194,13 @@ mod tests {
             table.changed(1);
             let follower = Arc::clone(&table);
             let task_host = host.clone();
-            host.spawn("follower", async move { follower.follow(&task_host, &file, || (5, "x")).await });
+            let worker = Worker::start(&host, "follower", |stop| async move {
+                follower.follow(&task_host, &file, || (5, "x"), stop).await;
+            });
             table.saved(1).await.unwrap();
             table.changed(5);
             table.saved(5).await.unwrap();
+            worker.stop().await;
         })
         .unwrap();
     }

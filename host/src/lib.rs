@@ -30,6 +30,7 @@ pub mod real;
 pub mod region;
 pub mod task;
 pub mod time;
+pub mod worker;
 
 mod current;
 

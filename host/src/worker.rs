@@ -2,21 +2,23 @@
 
 use std::future::Future;
 
-use host::{Host, task::JoinHandle};
 use tokio::sync::watch;
+
+use crate::{Host, task::JoinHandle};
 
 /// Aborts its task when it is dropped without having been stopped, as a crash does.
 #[derive(Debug)]
-pub(crate) struct Worker {
+pub struct Worker {
     stop: watch::Sender<bool>,
     task: JoinHandle<()>,
 }
 
 /// What a task asks whether it should stop.
-pub(crate) type Stop = watch::Receiver<bool>;
+pub type Stop = watch::Receiver<bool>;
 
 impl Worker {
-    pub(crate) fn start<F>(host: &Host, name: &'static str, run: impl FnOnce(Stop) -> F) -> Worker
+    /// Starts a task, which is given what it asks whether it should stop.
+    pub fn start<F>(host: &Host, name: &'static str, run: impl FnOnce(Stop) -> F) -> Worker
     where
         F: Future<Output = ()> + Send + 'static,
     {
@@ -25,7 +27,7 @@ impl Worker {
     }
 
     /// Asks the task to stop and waits until it has.
-    pub(crate) async fn stop(mut self) {
+    pub async fn stop(mut self) {
         self.stop.send_replace(true);
         // A panic has been reported to the machine, which is stopping the node.
         let _ = (&mut self.task).await;
@@ -39,7 +41,7 @@ impl Drop for Worker {
 }
 
 /// Waits until the task should stop.
-pub(crate) async fn stopped(stop: &mut Stop) {
+pub async fn stopped(stop: &mut Stop) {
     // An error means that the owner is gone, which is a reason to stop too.
     let _ = stop.wait_for(|&stop| stop).await;
 }

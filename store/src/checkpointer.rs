@@ -9,7 +9,10 @@ use std::{
     time::Duration,
 };
 
-use host::Host;
+use host::{
+    Host,
+    worker::{Stop, stopped},
+};
 use tracing::error;
 
 use crate::{
@@ -17,7 +20,6 @@ use crate::{
     commit_log::CommitLog,
     gate::Gate,
     queues::{ConsumeQueues, Mark},
-    worker::{Stop, stopped},
 };
 
 /// The one task that syncs consume queues and writes the checkpoint.

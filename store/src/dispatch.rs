@@ -6,7 +6,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use host::Host;
+use host::{
+    Host,
+    worker::{Stop, stopped},
+};
 use message::DelayLevels;
 use tokio::sync::Notify;
 use tracing::{error, info};
@@ -16,7 +19,6 @@ use crate::{
     follow::{Checks, Ended, read_run},
     gate::Gate,
     queues::{AppendError, ConsumeQueues},
-    worker::{Stop, stopped},
 };
 
 /// Pause after an entry could not be written.

@@ -6,16 +6,16 @@ use std::{
     time::Duration,
 };
 
-use host::{Host, time::Mono};
+use host::{
+    Host,
+    time::Mono,
+    worker::{Stop, stopped},
+};
 use tokio::sync::{Notify, oneshot};
 use tracing::error;
 
 use crate::{
-    Durability, FlushDiskType, Flushed, StoreConfig,
-    checkpoint::FlushedMark,
-    commit_log::CommitLog,
-    gate::Gate,
-    worker::{Stop, stopped},
+    Durability, FlushDiskType, Flushed, StoreConfig, checkpoint::FlushedMark, commit_log::CommitLog, gate::Gate,
 };
 
 /// Page by which dirty bytes are counted.

@@ -32,7 +32,6 @@ mod queues;
 mod recovery;
 mod retention;
 mod store;
-mod worker;
 
 pub use config::{FlushDiskType, StoreConfig};
 pub use error::{PutError, StoreError, WriteBlock};

@@ -17,19 +17,13 @@ use std::{
 use host::{
     Host,
     fs::{Files, Space},
+    worker::{Stop, stopped},
 };
 use message::RecordView;
 use tokio::sync::Notify;
 use tracing::{info, warn};
 
-use crate::{
-    StoreConfig,
-    commit_log::CommitLog,
-    gate::Gate,
-    log_file::LogFile,
-    queues::ConsumeQueues,
-    worker::{Stop, stopped},
-};
+use crate::{StoreConfig, commit_log::CommitLog, gate::Gate, log_file::LogFile, queues::ConsumeQueues};
 
 /// Passes that delete expired files after an administrator asked for it.
 const MANUAL_PASSES: u32 = 20;

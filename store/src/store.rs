@@ -9,7 +9,10 @@ use std::{
     time::Duration,
 };
 
-use host::Host;
+use host::{
+    Host,
+    worker::{Stop, Worker, stopped},
+};
 use message::{Draft, PROPERTIES_MAX_BYTES, PhyOffset, Properties, RecordError, SysFlag, Transaction, validate_topic};
 use tokio::sync::Notify;
 use tracing::warn;
@@ -31,7 +34,6 @@ use crate::{
     queues::ConsumeQueues,
     recovery::Recovery,
     retention::{Cleaner, DiskWatch},
-    worker::{Stop, Worker, stopped},
 };
 
 /// How long an append waits for the next log file.

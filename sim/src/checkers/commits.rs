@@ -9,7 +9,7 @@ use super::{
 };
 
 /// Committed offsets are written to disk every 5 s, which takes a while on a slow disk. A crash takes the broker back to
-/// the last writing: what was committed this long before is on disk.
+/// the last writing: what was committed this long before is on disk, not counting the time in which it could not write.
 pub(super) const ON_DISK_NANOS: u64 = 12_000_000_000;
 
 /// How long after a queue has changed hands a late commit of its old owner may still arrive.
@@ -38,13 +38,16 @@ pub(super) fn commit_regress(facts: &Facts<'_>, logs: &Logs, history: &History) 
 
 /// The least that the disk of a broker holds after the crashes before record `until`: of each life, what was seen long
 /// enough before its end.
-fn on_disk(facts: &Facts<'_>, broker: NodeRef, seen: &[Seen], until: usize) -> u64 {
+fn on_disk(facts: &Facts<'_>, (broker, name): (NodeRef, &str), seen: &[Seen], until: usize) -> u64 {
     let (mut held, mut life_from) = (0, 0);
     for (crash, at, _) in facts.crashes_between(broker, 0, until) {
         let in_life = seen.iter().filter(|seen| (life_from..crash).contains(&seen.index));
-        let written = in_life.filter(|seen| seen.at + ON_DISK_NANOS < at).map(|seen| seen.offset);
+        let written = in_life.filter(|seen| facts.unhindered_nanos(name, seen.at, at) > ON_DISK_NANOS);
+        let written = written.map(|seen| seen.offset);
         held = written.max().unwrap_or(0).max(held);
-        life_from = crash;
+        // An answer that was on its way when the broker died is of the life before.
+        let ups = facts.ups.get(&broker).into_iter().flatten();
+        life_from = ups.map(|(index, _)| *index).find(|index| *index > crash).unwrap_or(usize::MAX);
     }
     held
 }
@@ -64,7 +67,7 @@ fn explained(
             return true;
         }
         if facts.crashes_between(broker, last.index, after.index).next().is_some() {
-            return after.offset >= on_disk(facts, broker, before, after.index);
+            return after.offset >= on_disk(facts, (broker, history.node(broker)), before, after.index);
         }
     }
     let since = last.at.saturating_sub(LATE_OWNER_NANOS);

@@ -9,7 +9,8 @@ use super::{
 };
 
 /// A new owner asks for the committed offset some time before its first delivery; commits seen within this time before
-/// a cause may not have been in the answer.
+/// a cause may not have been in the answer. While the owner is frozen no time passes for it: what it asked for before is
+/// what it goes on with.
 const COMMIT_IN_FLIGHT_NANOS: u64 = 5_000_000_000;
 
 /// How long two members may both own a queue after a disturbance, because they see members or routes differently. Each of
@@ -102,8 +103,8 @@ fn broker_of(history: &History, delivery: &Delivery<'_>) -> Option<NodeRef> {
     history.nodes.get_index_of(&broker).map(|node| NodeRef(node as u32))
 }
 
-/// The record that shows a committed offset above the delivered one, long enough before the cause, and before any crash
-/// of the broker that could have undone it.
+/// The record that shows a committed offset above the delivered one, long enough before the cause or before the member
+/// started, which asked only after that; and before any crash of the broker that could have undone it.
 fn committed_for_good(
     facts: &Facts<'_>,
     history: &History,
@@ -113,10 +114,12 @@ fn committed_for_good(
 ) -> Option<usize> {
     let seen = facts.commits.get(&(group, again.queue))?;
     let above = seen.iter().find(|seen| seen.index < again.index && seen.offset > again.offset)?;
-    let crash = broker_of(history, again)
-        .and_then(|node| facts.crashes_between(node, 0, again.index).next())
-        .map(|(_, at, _)| at);
-    let bound = cause.saturating_sub(COMMIT_IN_FLIGHT_NANOS);
-    let bound = crash.map_or(bound, |crash| bound.min(crash.saturating_sub(ON_DISK_NANOS)));
-    (above.at < bound).then_some(above.index)
+    let started = facts.ups.get(&again.node).into_iter().flatten().rfind(|(index, _)| *index < again.index);
+    let since = facts.unhindered_nanos(history.node(again.node), above.at, cause);
+    let was_known = since > COMMIT_IN_FLIGHT_NANOS || started.is_some_and(|(index, _)| above.index < *index);
+    let was_on_disk = broker_of(history, again).is_none_or(|broker| {
+        let crash = facts.crashes_between(broker, 0, again.index).next();
+        crash.is_none_or(|(_, at, _)| facts.unhindered_nanos(history.node(broker), above.at, at) > ON_DISK_NANOS)
+    });
+    (was_known && was_on_disk).then_some(above.index)
 }

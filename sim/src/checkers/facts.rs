@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::{
     history::{Down, Event, History, Look, MessageId, NodeRef, QueueRef},
-    scenario::{ConsumerGroup, Scenario},
+    scenario::{ConsumerGroup, FaultKind, Scenario},
 };
 
 /// One message that a producer began to send.
@@ -83,6 +83,8 @@ pub(super) struct Facts<'a> {
     pub commits: BTreeMap<(&'a str, QueueRef), Vec<Seen>>,
     /// Records where a process died, was stopped or ended, by node.
     pub downs: BTreeMap<NodeRef, Vec<(usize, u64, Down)>>,
+    /// Records where a process started, by node.
+    pub ups: BTreeMap<NodeRef, Vec<(usize, u64)>>,
     /// Records where a consumer took over or gave up a queue, by node.
     pub moves: BTreeMap<NodeRef, Vec<(usize, u64)>>,
     /// Records where a consumer went on at another offset than it had meant to, by node, with that offset.
@@ -90,6 +92,8 @@ pub(super) struct Facts<'a> {
     /// From when until when something went on that can change what members know of their group and of routes. Mostly
     /// it is a moment.
     pub disturbances: Vec<(u64, u64)>,
+    /// From when until when a fault may have kept a node from writing to its disk at all, by the node's name.
+    hindered: BTreeMap<&'a str, Vec<(u64, u64)>>,
 }
 
 /// How soon after a node fell silent brokers and name servers may take it for gone: 120 s after they heard of it last,
@@ -108,9 +112,11 @@ impl<'a> Facts<'a> {
             by_message: BTreeMap::new(),
             commits: BTreeMap::new(),
             downs: BTreeMap::new(),
+            ups: BTreeMap::new(),
             moves: BTreeMap::new(),
             corrections: BTreeMap::new(),
             disturbances: Vec::new(),
+            hindered: hindered(scenario, history),
         };
         // Listener calls that have not ended, by node, life, queue and offset.
         let mut open = BTreeMap::new();
@@ -145,6 +151,7 @@ impl<'a> Facts<'a> {
                     let seen = Seen { index, at: record.at, offset: *offset };
                     facts.commits.entry((group.as_str(), *queue)).or_default().push(seen);
                 }
+                Event::NodeUp => facts.ups.entry(node).or_default().push((index, record.at)),
                 Event::NodeDown(how, _) => facts.downs.entry(node).or_default().push((index, record.at, *how)),
                 Event::Assign(_) | Event::Revoke(_) => facts.moves.entry(node).or_default().push((index, record.at)),
                 Event::Point("client.position-corrected", to) => {
@@ -155,6 +162,18 @@ impl<'a> Facts<'a> {
             }
         }
         facts
+    }
+
+    /// How much of a stretch of time a node could write to its disk.
+    pub fn unhindered_nanos(&self, node: &str, from: u64, until: u64) -> u64 {
+        let mut stretches: Vec<(u64, u64)> = self.hindered.get(node).map_or(&[][..], Vec::as_slice).to_vec();
+        stretches.sort_unstable();
+        let (mut free, mut at) = (0, from);
+        for (begin, end) in stretches {
+            free += begin.min(until).saturating_sub(at);
+            at = at.max(end);
+        }
+        free + until.saturating_sub(at)
     }
 
     fn disturbed(&mut self, at: u64, event: &'a Event, silent_since: &mut BTreeMap<&'a str, u64>) {
@@ -222,6 +241,24 @@ impl<'a> Facts<'a> {
         let downs = self.downs.get(&node).map_or(&[][..], Vec::as_slice);
         downs.iter().copied().filter(move |(index, _, how)| (from..to).contains(index) && *how != Down::Stop)
     }
+}
+
+/// The stretches in which faults froze nodes, held them at gates or took the space of their disks.
+fn hindered<'a>(scenario: &'a Scenario, history: &History) -> BTreeMap<&'a str, Vec<(u64, u64)>> {
+    let mut found: BTreeMap<&str, Vec<(u64, u64)>> = BTreeMap::new();
+    for fault in &scenario.faults {
+        let (FaultKind::Pause { .. } | FaultKind::Hold { .. } | FaultKind::DiskFill { .. }) = fault.kind else {
+            continue;
+        };
+        let Some(node) = fault.kind.node() else { continue };
+        let at = |wanted: fn(&Event) -> Option<&str>| {
+            history.records.iter().find(|record| wanted(&record.event) == Some(&fault.id)).map(|record| record.at)
+        };
+        let begin = at(|event| if let Event::FaultBegin(id, _) = event { Some(id) } else { None });
+        let end = at(|event| if let Event::FaultEnd(id) = event { Some(id) } else { None });
+        found.entry(node).or_default().extend(begin.map(|begin| (begin, end.unwrap_or(u64::MAX))));
+    }
+    found
 }
 
 /// The group part of `group/instance`.

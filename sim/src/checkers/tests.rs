@@ -26,11 +26,16 @@ fn look(n: u32) -> Look {
 impl Story {
     /// One broker of this flush type, up.
     fn of(flush: &str) -> Story {
+        Story::with(flush, "")
+    }
+
+    /// The same with faults.
+    fn with(flush: &str, faults: &str) -> Story {
         let text = format!(
             "format = 1\nactive = \"60s\"\n[[broker]]\nname = \"broker-a\"\n\
              config = {{ flushDiskType = \"{flush}\", mappedFileSizeCommitLog = \"4KiB\" }}\n\
              [[topic]]\nname = \"orders\"\n[[producer]]\ngroup = \"checkout\"\ntopic = \"orders\"\nrate = \"1/s\"\n\
-             [[consumer]]\ngroup = \"billing\"\ninstances = 2\nsubscribe = \"orders\"\n"
+             [[consumer]]\ngroup = \"billing\"\ninstances = 2\nsubscribe = \"orders\"\n{faults}"
         );
         let story = Story {
             scenario: Scenario::parse("x.toml", &text).unwrap(),
@@ -316,6 +321,32 @@ fn no_cause_explains_a_delivery_below_what_was_committed_long_before() {
 }
 
 #[test]
+fn a_member_that_was_frozen_goes_on_with_what_it_asked_for_before() {
+    let found = |frozen: u64| {
+        let fault = "[[fault]]\nid = \"f\"\nat = \"1s\"\nkind = \"pause\"\nnode = \"billing/1\"\nfor = \"1s\"\n";
+        let story = Story::with("SYNC_FLUSH", fault);
+        story.send(0, 0).consume(0, 0).event("probe/0", |_| Event::FaultBegin("f".into(), "pause")).commit(1);
+        story.later(frozen).event("probe/0", |_| Event::FaultEnd("f".into())).later(10 - frozen);
+        story.event("billing/1", |_| Event::Assign(1)).deliver("billing/1", 0, 0).ack("billing/1", 0, 0);
+        story.found()
+    };
+    assert_eq!(found(2), [("dup-deliver", 1)]);
+    assert_eq!(found(9), []);
+}
+
+#[test]
+fn a_member_that_started_after_a_commit_knows_it() {
+    let found = |committed| {
+        let story = Story::of("SYNC_FLUSH");
+        story.send(0, 0).consume(0, 0).commit(committed).down("billing/0", Down::Stop).restart("billing/0");
+        story.deliver("billing/0", 0, 0).ack("billing/0", 0, 0);
+        story.found()
+    };
+    assert_eq!(found(1), [("dup-deliver", 1)]);
+    assert_eq!(found(0), []);
+}
+
+#[test]
 fn a_higher_offset_for_the_earlier_message_breaks_the_order() {
     let story = Story::of("SYNC_FLUSH");
     story.invoke(0).append(0).append(1).ok(0, 1).invoke(1).ok(1, 0).consume(0, 1).consume(1, 0);
@@ -345,6 +376,33 @@ fn a_crash_takes_committed_offsets_back_to_the_last_writing() {
     };
     assert_eq!(crash(5), []);
     assert_eq!(crash(4), [("commit-regress", 1)]);
+}
+
+#[test]
+fn a_broker_that_stands_still_writes_no_offsets() {
+    let found = |frozen: u64| {
+        let fault = "[[fault]]\nid = \"f\"\nat = \"1s\"\nkind = \"pause\"\nnode = \"broker-a/0\"\nfor = \"1s\"\n";
+        let story = Story::with("SYNC_FLUSH", fault);
+        story.commit(5).later(2).event("probe/0", |_| Event::FaultBegin("f".into(), "pause")).later(frozen);
+        story.event("probe/0", |_| Event::FaultEnd("f".into())).later(15 - frozen);
+        story.down("broker-a/0", Down::Kill).recover(0).commit(3);
+        story.found()
+    };
+    assert_eq!(found(1), [("commit-regress", 1)]);
+    assert_eq!(found(6), []);
+}
+
+#[test]
+fn an_answer_that_arrives_after_the_crash_tells_of_the_life_before() {
+    let found = |late: bool| {
+        let story = Story::of("SYNC_FLUSH");
+        story.down("broker-a/0", Down::Kill);
+        let story = if late { story.commit(5).restart("broker-a/0") } else { story.restart("broker-a/0").commit(5) };
+        story.later(20).commit(6).down("broker-a/0", Down::Kill).restart("broker-a/0").commit(3);
+        story.found()
+    };
+    assert_eq!(found(true), []);
+    assert_eq!(found(false), [("commit-regress", 1)]);
 }
 
 #[test]
