@@ -68,8 +68,8 @@ pub struct Metadata {
 /// Space of a file system, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Space {
-    /// All of it.
-    pub total: u64,
+    /// What files take. With `available` it need not make up the whole: some is kept back for administrators.
+    pub used: u64,
     /// What this process may still use.
     pub available: u64,
 }

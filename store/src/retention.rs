@@ -100,12 +100,14 @@ impl DiskWatch {
     }
 }
 
+/// What files take, of that and what is left for this process: space that is kept back for administrators does not
+/// count. Source: `spec/store.md` 9.
 fn used_percent(space: Space) -> u8 {
-    if space.total == 0 {
+    let (used, usable) = (u128::from(space.used), u128::from(space.available));
+    if used + usable == 0 {
         return 100;
     }
-    let used = u128::from(space.total.saturating_sub(space.available));
-    (used * 100).div_ceil(u128::from(space.total)).min(100) as u8
+    (used * 100).div_ceil(used + usable) as u8
 }
 
 /// The one task that deletes files.
@@ -206,9 +208,9 @@ mod tests {
 
     #[test]
     fn percent_are_rounded_up() {
-        assert_eq!(used_percent(Space { total: 1000, available: 149 }), 86);
-        assert_eq!(used_percent(Space { total: 1000, available: 150 }), 85);
-        assert_eq!(used_percent(Space { total: 1000, available: 1000 }), 0);
-        assert_eq!(used_percent(Space { total: 0, available: 0 }), 100);
+        assert_eq!(used_percent(Space { used: 851, available: 149 }), 86);
+        assert_eq!(used_percent(Space { used: 850, available: 150 }), 85);
+        assert_eq!(used_percent(Space { used: 0, available: 1000 }), 0);
+        assert_eq!(used_percent(Space { used: 0, available: 0 }), 100);
     }
 }

@@ -76,7 +76,7 @@ pub(super) fn space(path: &Path) -> io::Result<Space> {
     check_allowed()?;
     let stat = rustix::fs::statvfs(path)?;
     Ok(Space {
-        total: stat.f_blocks.saturating_mul(stat.f_frsize),
+        used: stat.f_blocks.saturating_sub(stat.f_bfree).saturating_mul(stat.f_frsize),
         available: stat.f_bavail.saturating_mul(stat.f_frsize),
     })
 }

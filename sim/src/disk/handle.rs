@@ -181,7 +181,7 @@ impl DiskHandle {
         self.with(|state| {
             state.names.resolve(path)?;
             let total = state.settings.capacity_bytes;
-            Ok(Space { total, available: total.saturating_sub(state.used()) })
+            Ok(Space { used: state.used(), available: total.saturating_sub(state.used()) })
         })
     }
 
