@@ -12,7 +12,9 @@ use super::{
 /// the last writing: what was committed this long before is on disk, not counting the time in which it could not write.
 pub(super) const ON_DISK_NANOS: u64 = 12_000_000_000;
 
-/// How long after a queue has changed hands a late commit of its old owner may still arrive.
+/// How long after a queue has changed hands a late commit of its old owner may still arrive. While the old owner is
+/// frozen it does not learn that it has lost the queue, and the first that it does then is to commit: a broker takes any
+/// commit of a group (`spec/protocol.md` 7.3).
 const LATE_OWNER_NANOS: u64 = 10_000_000_000;
 
 /// `commit_regress`: the committed offset of a group was seen to go back, and neither a crash of the broker, nor a lawful
@@ -70,8 +72,10 @@ fn explained(
             return after.offset >= on_disk(facts, (broker, history.node(broker)), before, after.index);
         }
     }
-    let since = last.at.saturating_sub(LATE_OWNER_NANOS);
+    let members: Vec<&str> = history.nodes.iter().map(String::as_str).filter(|node| group_of(node) == group).collect();
+    let is_late =
+        |moved: u64| members.iter().any(|member| facts.unhindered_nanos(member, moved, last.at) <= LATE_OWNER_NANOS);
     let in_group = |node: NodeRef| group_of(history.node(node)) == group;
-    let moves = facts.moves.iter().filter(|(node, _)| in_group(**node)).flat_map(|(_, moves)| moves);
-    moves.into_iter().any(|(_, at)| (since..=after.at).contains(at))
+    let mut moves = facts.moves.iter().filter(|(node, _)| in_group(**node)).flat_map(|(_, moves)| moves);
+    moves.any(|&(_, at)| at <= after.at && is_late(at))
 }

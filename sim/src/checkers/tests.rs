@@ -368,6 +368,20 @@ fn a_committed_offset_may_not_go_back_without_a_crash() {
 }
 
 #[test]
+fn a_member_that_lost_its_queue_while_it_was_frozen_commits_once_more() {
+    let found = |frozen: u64| {
+        let fault = "[[fault]]\nid = \"f\"\nat = \"1s\"\nkind = \"pause\"\nnode = \"billing/1\"\nfor = \"1s\"\n";
+        let story = Story::with("SYNC_FLUSH", fault);
+        story.event("probe/0", |_| Event::FaultBegin("f".into(), "pause")).event("billing/0", |_| Event::Assign(1));
+        story.later(frozen).event("probe/0", |_| Event::FaultEnd("f".into()));
+        story.later(20 - frozen).commit(5).later(1).commit(3);
+        story.found()
+    };
+    assert_eq!(found(15), []);
+    assert_eq!(found(5), [("commit-regress", 1)]);
+}
+
+#[test]
 fn a_crash_takes_committed_offsets_back_to_the_last_writing() {
     let crash = |seen_after: u64| {
         let story = Story::of("SYNC_FLUSH");
