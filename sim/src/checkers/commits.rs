@@ -1,10 +1,13 @@
 //! Checkers of committed offsets.
 
+use std::collections::BTreeSet;
+
 use crate::history::{History, NodeRef, QueueRef};
 
 use super::{
     Report,
     copies::Logs,
+    delivery::VIEWS_DIFFER_NANOS,
     facts::{Facts, Seen, group_of},
 };
 
@@ -18,7 +21,7 @@ pub(super) const ON_DISK_NANOS: u64 = 12_000_000_000;
 const LATE_OWNER_NANOS: u64 = 10_000_000_000;
 
 /// `commit_regress`: the committed offset of a group was seen to go back, and neither a crash of the broker, nor a lawful
-/// loss of messages, nor a queue that was changing hands explains it.
+/// loss of messages, nor a queue that was changing hands or had two owners explains it.
 pub(super) fn commit_regress(facts: &Facts<'_>, logs: &Logs, history: &History) -> Report {
     let mut report = Report::new("commit-regress");
     for ((group, queue), seen) in &facts.commits {
@@ -77,5 +80,16 @@ fn explained(
         |moved: u64| members.iter().any(|member| facts.unhindered_nanos(member, moved, last.at) <= LATE_OWNER_NANOS);
     let in_group = |node: NodeRef| group_of(history.node(node)) == group;
     let mut moves = facts.moves.iter().filter(|(node, _)| in_group(**node)).flat_map(|(_, moves)| moves);
-    moves.any(|&(_, at)| at <= after.at && is_late(at))
+    moves.any(|&(_, at)| at <= after.at && is_late(at)) || had_two_owners(facts, history, (group, queue), after.at)
+}
+
+/// Whether two members of a group were given messages of a queue since a disturbance that may still make them both think
+/// that it is theirs. Each of them commits how far it is.
+fn had_two_owners(facts: &Facts<'_>, history: &History, (group, queue): (&str, QueueRef), at: u64) -> bool {
+    let lasting = facts.disturbances.iter().filter(|(from, until)| (*from..=until + VIEWS_DIFFER_NANOS).contains(&at));
+    let Some(since) = lasting.map(|(from, _)| *from).min() else { return false };
+    let given = facts.all_deliveries.iter().filter(|delivery| {
+        delivery.queue == queue && (since..=at).contains(&delivery.at) && group_of(history.node(delivery.node)) == group
+    });
+    given.map(|delivery| delivery.node).collect::<BTreeSet<_>>().len() > 1
 }

@@ -17,7 +17,7 @@ const COMMIT_IN_FLIGHT_NANOS: u64 = 5_000_000_000;
 /// them sends a heartbeat to every broker within 30 s and asks for routes within 30 s; its next round comes within 20 s
 /// of that, whether or not it is told; and asking takes 2 s with the pause between two rounds. `spec/client.md` 8.4 has
 /// the same 52 s; its 152 s count from a silence, which disturbs once more when it is noticed.
-const VIEWS_DIFFER_NANOS: u64 = (30 + 20 + 2) * 1_000_000_000;
+pub(super) const VIEWS_DIFFER_NANOS: u64 = (30 + 20 + 2) * 1_000_000_000;
 
 /// `phantom`: delivered and never sent, or not what was sent.
 pub(super) fn phantom(facts: &Facts<'_>) -> Report {

@@ -382,6 +382,19 @@ fn a_member_that_lost_its_queue_while_it_was_frozen_commits_once_more() {
 }
 
 #[test]
+fn two_owners_after_a_disturbance_both_commit() {
+    let found = |seconds: u64, second_owner: &str| {
+        let story = Story::of("SYNC_FLUSH");
+        story.send(0, 0).send(1, 1).consume(0, 0).later(20).deliver(second_owner, 1, 1).ack(second_owner, 1, 1);
+        story.later(seconds - 20).commit(5).later(1).commit(3);
+        story.found()
+    };
+    assert_eq!(found(50, "billing/1"), []);
+    assert_eq!(found(50, "billing/0"), [("commit-regress", 1)]);
+    assert_eq!(found(52, "billing/1"), [("commit-regress", 1)]);
+}
+
+#[test]
 fn a_crash_takes_committed_offsets_back_to_the_last_writing() {
     let crash = |seen_after: u64| {
         let story = Story::of("SYNC_FLUSH");
