@@ -93,13 +93,15 @@ pub fn check(scenario: &Scenario, history: &History) -> Findings {
 type Missing = BTreeSet<(String, MessageId)>;
 
 /// `lost`: acknowledged, wanted by a group, never finished there, gone from the log, and the promised copies should
-/// have kept it. `unread`: the same, but it is still in the log.
+/// have kept it. `unread`: the same, but it is still in the log, and the group has passed it or had all the time it
+/// needed. What a group had not come to when time ran out is for [`stuck`] to tell (`spec/simulation.md` 5.6, 7.2).
 fn lost_and_unread(
     facts: &Facts<'_>,
     logs: &Logs,
     history: &History,
 ) -> (Report, Report, BTreeMap<(String, MessageId), Violation>, Missing) {
     let (mut lost, mut unread) = (Report::new("lost"), Report::new("unread"));
+    let out_of_time = history.records.iter().any(|record| matches!(record.event, Event::Pending(_)));
     let (mut legal, mut missing) = (BTreeMap::new(), BTreeSet::new());
     for (&message, sent) in &facts.sends {
         let Some(stored) = &sent.stored else { continue };
@@ -122,6 +124,7 @@ fn lost_and_unread(
             }
             let queue = history.queue(stored.queue);
             match logs.fate(stored.queue, stored.ok, stored.phy, history) {
+                Fate::Kept if out_of_time && facts.may_still_finish(group, message, stored.queue, stored.offset) => {}
                 Fate::Kept => unread.violation(
                     format!(
                         "{message} acknowledged at {queue} offset {} and still there, never finished by {group}",

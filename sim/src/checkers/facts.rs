@@ -231,6 +231,13 @@ impl<'a> Facts<'a> {
         numbers.iter().map(|&number| &self.all_deliveries[number])
     }
 
+    /// Whether the group has a message of its queue still before it, or is to get it again: as far as was seen it has
+    /// committed no offset behind it, or refused it when it came last.
+    pub fn may_still_finish(&self, group: &str, message: MessageId, queue: QueueRef, offset: u64) -> bool {
+        let committed = self.commits.get(&(group, queue)).and_then(|seen| seen.last()).map_or(0, |seen| seen.offset);
+        committed <= offset || self.deliveries(group, message).last().is_some_and(|last| last.nacked_at().is_some())
+    }
+
     /// Whether a listener of the group has finished the message.
     pub fn is_finished(&self, group: &'a str, message: MessageId) -> bool {
         self.deliveries(group, message).any(|delivery| delivery.done.is_some_and(|(_, finished)| finished))

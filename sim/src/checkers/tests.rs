@@ -163,6 +163,19 @@ fn a_message_that_is_there_and_was_never_finished_is_unread() {
 }
 
 #[test]
+fn what_a_group_had_not_come_to_when_time_ran_out_is_stuck_and_not_unread() {
+    let out_of_time = |story: &Story| {
+        story.event("probe/0", |_| Event::Pending("billing/0 works on it".to_owned()));
+        story.found()
+    };
+    assert_eq!(out_of_time(Story::of("SYNC_FLUSH").send(0, 0)), [("stuck", 1)]);
+    assert_eq!(out_of_time(Story::of("SYNC_FLUSH").send(0, 0).deliver("billing/0", 0, 0)), [("stuck", 1)]);
+    // It is behind the group already: no time would help.
+    let passed = out_of_time(Story::of("SYNC_FLUSH").send(0, 0).deliver("billing/0", 0, 0).commit(1));
+    assert_eq!(passed, [("unread", 1), ("stuck", 1)]);
+}
+
+#[test]
 fn a_durable_message_that_a_power_loss_took_is_lost() {
     let story = Story::of("SYNC_FLUSH");
     story.send(0, 0).flush(1).send(1, 1).down("broker-a/0", Down::PowerLoss).recover(1).consume(0, 0);
