@@ -8,9 +8,11 @@
 //! interface; `format` is its version.
 
 mod check;
+mod limits;
 mod nemesis;
 mod print;
 mod reader;
+mod storage;
 mod tables;
 pub mod units;
 
@@ -107,6 +109,8 @@ pub struct Scenario {
     pub permanent: Vec<String>,
     /// What must hold.
     pub expect: Expect,
+    /// What the file holds without effect, each with its place in one line.
+    pub warnings: Vec<String>,
 }
 
 /// Settings by RocketMQ's key names, in file order. Values are texts as in a `broker.conf`.
@@ -582,6 +586,13 @@ impl Scenario {
         let of_group = |name: &str| name.rsplit_once('/').is_some_and(|(group, _)| group == end);
         let nodes = self.nodes().into_iter().map(|(name, _)| name);
         nodes.filter(|name| end == "*" || name == end || of_group(name)).collect()
+    }
+
+    /// The node that both ends of a link name, if they name this one only.
+    #[must_use]
+    pub fn only_node_of(&self, link: &Link) -> Option<String> {
+        let (mut from, to) = (self.end_of_link(&link.from), self.end_of_link(&link.to));
+        if from.len() == 1 && from == to { from.pop() } else { None }
     }
 
     /// The broker group of this name.

@@ -199,8 +199,15 @@ fn of_family(scenario: &Scenario, nemesis: &Nemesis, family: &Family, seed: Seed
             break;
         }
         let lasts_ms = target.draws.at(1).log_uniform(family.lasts_ms.0..=family.lasts_ms.1);
+        // Beyond the end of the run there is nothing to last for, and no file may say so.
+        let lasts = Duration::from_millis(lasts_ms).min(scenario.active + scenario.settle);
         let kind = (family.build)(&mut target);
-        let lasts = Some(Span::exactly(Duration::from_millis(lasts_ms)));
+        if let FaultKind::Cut { link, .. } | FaultKind::Latency { link, .. } = &kind
+            && scenario.only_node_of(link).is_some()
+        {
+            continue; // From a node to itself nothing passes that could be kept back.
+        }
+        let lasts = Some(Span::exactly(lasts));
         faults.push((family.guard, Fault { id: unique(scenario, id), when: When::At(Span::exactly(at)), kind, lasts }));
     }
     faults
@@ -228,10 +235,12 @@ fn dead_for_good(scenario: &mut Scenario, nemesis: &Nemesis, seed: Seed) -> Vec<
     for number in 1..=count {
         let node = nodes.swap_remove(draws.at(2 * number).below(nodes.len() as u64) as usize);
         let at = draws.at(2 * number + 1).within(0..=u64::try_from(scenario.active.as_micros()).unwrap_or(u64::MAX));
+        // A fault at the very end of the active phase would not happen.
+        let at = Duration::from_micros(at).min(scenario.active.saturating_sub(Duration::from_micros(1)));
         scenario.permanent.push(node.clone());
         faults.push(Fault {
             id: unique(scenario, format!("dead-{number}")),
-            when: When::At(Span::exactly(Duration::from_micros(at))),
+            when: When::At(Span::exactly(at)),
             kind: FaultKind::Kill { node },
             lasts: None,
         });

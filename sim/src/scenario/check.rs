@@ -5,38 +5,25 @@ use std::{collections::BTreeSet, ops::Range};
 use remoting::settings::Setting;
 
 use super::{
-    Fault, FaultKind, Kind, Load, ProducerGroup, Scenario, ScenarioError, When,
+    Fault, FaultKind, Kind, Scenario, ScenarioError, When, limits,
     reader::{At, Source},
+    storage,
     tables::{Places, SettingsOf, unknown},
     units,
 };
 use crate::workload;
 
-/// The longest scenario: memory of a run grows with it.
-const LONGEST_HOURS: u64 = 24;
-
-/// The most messages of a scenario.
-const MOST_MESSAGES: u64 = 1_000_000;
-
-/// Refuses a scenario whose tables do not fit together.
+/// Refuses a scenario whose tables do not fit together. Gives what is in it without effect.
 pub(super) fn check(
     source: &Source,
     scenario: &Scenario,
     places: &Places,
     whole: &Range<usize>,
-) -> Result<(), ScenarioError> {
+) -> Result<Vec<ScenarioError>, ScenarioError> {
     if scenario.brokers.is_empty() {
         return Err(source.error(&(whole.start..whole.start), "the scenario has no [[broker]]"));
     }
-    if (scenario.active + scenario.settle).as_secs() > LONGEST_HOURS * 3600 {
-        let message = format!("`active` and `settle` are more than {LONGEST_HOURS} h together");
-        return Err(source.error(&(whole.start..whole.start), message));
-    }
-    let messages: u64 = scenario.producers.iter().map(messages).sum();
-    if messages > MOST_MESSAGES {
-        let message = format!("the producers send {messages} messages, the most is {MOST_MESSAGES}");
-        return Err(source.error(&(whole.start..whole.start), message));
-    }
+    limits::check(source, scenario, places)?;
     once(source, &places.groups, "group")?;
     once(source, &places.topic_names, "topic")?;
     once(source, &places.ids, "fault")?;
@@ -46,7 +33,7 @@ pub(super) fn check(
     known(source, &places.brokers, "broker group", &brokers)?;
     let names = scenario.nodes();
     let nodes: Vec<&str> = names.iter().map(|(name, _)| name.as_str()).collect();
-    known(source, &places.nodes, "node", &nodes)?;
+    known_nodes(source, &places.nodes, &nodes)?;
     let groups: BTreeSet<&str> =
         nodes.iter().filter_map(|node| node.rsplit_once('/')).map(|(group, _)| group).collect();
     let ends: Vec<&str> = nodes.iter().copied().chain(groups).chain(["*"]).collect();
@@ -57,18 +44,59 @@ pub(super) fn check(
     let ids: Vec<&str> = scenario.faults.iter().map(|fault| fault.id.as_str()).collect();
     known(source, &places.faults, "fault", &ids)?;
     no_circles(source, scenario, places)?;
-    known(source, &places.permanent, "node", &nodes)?;
+    known_nodes(source, &places.permanent, &nodes)?;
     stay_dead(source, scenario, places)?;
+    links(source, scenario, places)?;
+    times(source, scenario, places)?;
+    disks(source, scenario, places)?;
+    let idle = settings(source, places)?;
+    storage::check(source, scenario, places)?;
+    Ok(idle)
+}
+
+/// Nothing may be planned for a time when it could not happen any more.
+fn times(source: &Source, scenario: &Scenario, places: &Places) -> Result<(), ScenarioError> {
+    let (active, whole) = (units::print_time(scenario.active), scenario.active + scenario.settle);
     for time in &places.times {
         let (what, at) = time.value;
         if at > scenario.active {
-            let (at, end) = (units::print_time(at), units::print_time(scenario.active));
-            let message = format!("`{what}` is {at}, after the end of the active phase at {end}");
+            let message =
+                format!("`{what}` is {}, after the end of the active phase at {active}", units::print_time(at));
             return Err(source.error(&time.at, message).with_help("move it earlier, or make `active` longer"));
         }
     }
-    disks(source, scenario, places)?;
-    settings(source, places)
+    if let Some(time) = places.fault_times.iter().find(|time| time.value >= scenario.active) {
+        let at = units::print_time(time.value);
+        let message = format!("`at` is {at}, not before the end of the active phase at {active}: nothing would happen");
+        return Err(source.error(&time.at, message).with_help("move it earlier, or make `active` longer"));
+    }
+    if let Some(time) = places.lasting.iter().find(|time| time.value.1 > whole) {
+        let ((what, lasts), whole) = (time.value, units::print_time(whole));
+        let message = format!("`{what}` is {}, longer than the whole run of {whole}", units::print_time(lasts));
+        return Err(source.error(&time.at, message).with_help("leave it out if it is to last until the settle phase"));
+    }
+    match &places.converged {
+        Some(At { value, at }) if *value > scenario.settle => {
+            let (bound, settle) = (units::print_time(*value), units::print_time(scenario.settle));
+            let message = format!("`converged` is {bound}, longer than the settle phase of {settle}");
+            Err(source.error(at, message).with_help("make it shorter, or make `settle` longer"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A link has two ends.
+fn links(source: &Source, scenario: &Scenario, places: &Places) -> Result<(), ScenarioError> {
+    let links = scenario.faults.iter().filter_map(|fault| match &fault.kind {
+        FaultKind::Cut { link, .. } | FaultKind::Latency { link, .. } => Some(link),
+        _ => None,
+    });
+    for (link, at) in links.zip(&places.links) {
+        if let Some(node) = scenario.only_node_of(link) {
+            return Err(source.error(at, format!("both ends of the link are the node `{node}`")));
+        }
+    }
+    Ok(())
 }
 
 /// The rest must be able to converge without those who stay dead: a minority of the name servers, and any client.
@@ -119,35 +147,61 @@ fn no_circles(source: &Source, scenario: &Scenario, places: &Places) -> Result<(
     Ok(())
 }
 
-/// Every setting must be one that its role knows, with a value of the right form.
-fn settings(source: &Source, places: &Places) -> Result<(), ScenarioError> {
+impl SettingsOf {
+    /// Keys whose values a file cannot choose, each with what to write instead.
+    fn set_by_the_stand(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            SettingsOf::Namesrv => &[("bindAddress", ""), ("listenPort", "")],
+            SettingsOf::Broker => &[
+                ("bindAddress", ""),
+                ("brokerClusterName", ""),
+                ("brokerId", "the number of the replica is its id"),
+                ("brokerIP1", ""),
+                ("brokerIP2", ""),
+                ("brokerName", "write it as `name` of the [[broker]]"),
+                ("brokerRole", "write it into `replicas` of the [[broker]]"),
+                ("listenPort", ""),
+                ("namesrvAddr", "brokers know all name servers of [[namesrv]]"),
+                ("storePathRootDir", ""),
+            ],
+            SettingsOf::Producer | SettingsOf::Consumer => &[],
+        }
+    }
+}
+
+/// Every setting must be one that its role knows, with a value of the right form. Gives those that do nothing.
+fn settings(source: &Source, places: &Places) -> Result<Vec<ScenarioError>, ScenarioError> {
+    let mut idle = Vec::new();
     for (of, placed) in &places.settings {
         for At { value: (key, value), at } in placed {
+            if let Some((_, instead)) = of.set_by_the_stand().iter().find(|(name, _)| name == key) {
+                let error = source.error(at, format!("the stand sets `{key}` itself"));
+                return Err(if instead.is_empty() { error } else { error.with_help(*instead) });
+            }
             let setting = Setting { key: key.clone(), value: value.clone(), at: "config".to_owned() };
             let read = match of {
-                SettingsOf::Namesrv => namesrv::NamesrvConfig::read([setting]).map(drop),
-                SettingsOf::Broker => broker::BrokerConfig::read([setting]).map(drop),
-                SettingsOf::Producer => workload::check_producer(setting),
-                SettingsOf::Consumer => workload::check_consumer(setting),
+                SettingsOf::Namesrv => namesrv::NamesrvConfig::read([setting]).map(|(_, idle)| idle),
+                SettingsOf::Broker => broker::BrokerConfig::read([setting]).map(|(_, idle)| idle),
+                SettingsOf::Producer => workload::check_producer(setting).map(|()| Vec::new()),
+                SettingsOf::Consumer => workload::check_consumer(setting).map(|()| Vec::new()),
             };
-            if let Err(error) = read {
-                let told = error.to_string();
-                let told = told.strip_prefix("config: ").unwrap_or(&told);
-                let (message, help) = told.split_once("; ").map_or((told, None), |(told, help)| (told, Some(help)));
-                let error = source.error(at, message);
-                return Err(help.map_or(error.clone(), |help| error.with_help(help)));
+            match read {
+                Ok(keys) => {
+                    idle.extend(
+                        keys.iter().map(|known| source.error(at, format!("`{}` has no effect here", known.key))),
+                    );
+                }
+                Err(error) => {
+                    let told = error.to_string();
+                    let told = told.strip_prefix("config: ").unwrap_or(&told);
+                    let (message, help) = told.split_once("; ").map_or((told, None), |(told, help)| (told, Some(help)));
+                    let error = source.error(at, message);
+                    return Err(help.map_or(error.clone(), |help| error.with_help(help)));
+                }
             }
         }
     }
-    Ok(())
-}
-
-/// How many messages a group sends.
-fn messages(group: &ProducerGroup) -> u64 {
-    match &group.load {
-        Load::Drawn { rate, start, end, .. } => u64::from(group.instances) * u64::from(rate.count_in(*end - *start)),
-        Load::Planned(sends) => sends.len() as u64,
-    }
+    Ok(idle)
 }
 
 /// Faults of disks must be aimed at nodes that have one.
@@ -178,6 +232,22 @@ fn once(source: &Source, names: &[At<String>], what: &str) -> Result<(), Scenari
         }
     }
     Ok(())
+}
+
+/// Names of nodes. Of a group that is there it is said how many nodes it has.
+fn known_nodes(source: &Source, names: &[At<String>], nodes: &[&str]) -> Result<(), ScenarioError> {
+    let Some(name) = names.iter().find(|name| !nodes.contains(&name.value.as_str())) else { return Ok(()) };
+    let error = unknown(source, &name.at, "node", &name.value, nodes);
+    let Some((group, _)) = name.value.rsplit_once('/') else { return Err(error) };
+    let of_group = nodes.iter().filter(|node| node.rsplit_once('/').is_some_and(|(of, _)| of == group));
+    let of_group: Vec<&str> = of_group.copied().collect();
+    Err(match of_group[..] {
+        [] => error,
+        [only] => error.with_help(format!("`{group}` has 1 instance, `{only}`")),
+        [first, .., last] => {
+            error.with_help(format!("`{group}` has {} instances, `{first}` to `{last}`", of_group.len()))
+        }
+    })
 }
 
 fn known(source: &Source, names: &[At<String>], what: &str, known: &[&str]) -> Result<(), ScenarioError> {

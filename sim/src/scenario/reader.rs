@@ -79,6 +79,18 @@ impl Diagnostic for ScenarioError {
     }
 }
 
+/// The most characters of a name in a message.
+const NAME_MAX: usize = 80;
+
+/// A message with every name in back quotes cut to a readable length: it is told where the whole of it stands.
+fn shorten_names(message: &str) -> String {
+    let cut = |(number, part): (usize, &str)| match part.char_indices().nth(NAME_MAX) {
+        Some((end, _)) if number % 2 == 1 => format!("{}…", &part[..end]),
+        _ => part.to_owned(),
+    };
+    message.split('`').enumerate().map(cut).collect::<Vec<_>>().join("`")
+}
+
 /// A value and where it stands in the file.
 #[derive(Debug, Clone)]
 pub struct At<T> {
@@ -101,7 +113,8 @@ impl Source {
     }
 
     pub fn error(&self, at: &Range<usize>, message: impl Into<String>) -> ScenarioError {
-        ScenarioError { message: message.into(), help: None, label: "here", file: Arc::clone(&self.0), at: at.clone() }
+        let message = shorten_names(&message.into());
+        ScenarioError { message, help: None, label: "here", file: Arc::clone(&self.0), at: at.clone() }
     }
 
     /// Parses the text into the outermost table.

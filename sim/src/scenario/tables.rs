@@ -8,12 +8,31 @@ use super::{
     BrokerGroup, ConsumerGroup, Expect, FORMAT, Fault, FaultKind, Link, Load, MARKS, Port, ProducerGroup, Role, Scale,
     Scenario, ScenarioError, SeedPins, Send, SendMode, Settings, Survival, Survives, Topic, check, nemesis,
     reader::{At, Bound, Percent, PinnedSeed, Setting, Size, Source, Table, nearest},
-    units::{Rate, Span},
+    units::{Rate, Span, print_size},
 };
 use crate::points;
 
 /// Seeds within which a checker that is expected to fail must do so, unless the file says otherwise.
 const WITHIN_DEFAULT: u32 = 20;
+
+/// The disk of a broker, unless the file says otherwise: room for log files of RocketMQ's default size. It is sparse.
+const DEFAULT_DISK_BYTES: u64 = 16 << 30;
+
+/// The largest disk of a broker.
+const MOST_DISK_BYTES: u64 = 1 << 50;
+
+/// The key of the size of a log file.
+const LOG_FILE_SIZE: &str = "mappedFileSizeCommitLog";
+
+/// The most nodes of one table.
+const MOST_INSTANCES: u32 = 64;
+
+/// The most queues of a topic on each broker.
+const MOST_QUEUES: u32 = 1024;
+
+/// How many names are listed when an unknown one looks like none of them. Enough for every list that is not made of
+/// names of the file.
+const LISTED_MAX: usize = 48;
 
 /// Places of the file that the checks across tables point at.
 #[derive(Default)]
@@ -38,8 +57,26 @@ pub(super) struct Places {
     pub faults: Vec<At<String>>,
     /// Names of topics; each must be used once.
     pub topic_names: Vec<At<String>>,
-    /// Times that must lie before the end of the active phase.
+    /// Times that must not lie after the end of the active phase.
     pub times: Vec<At<(&'static str, Duration)>>,
+    /// Times of faults, which must lie before it.
+    pub fault_times: Vec<At<Duration>>,
+    /// How long faults last, which must not be longer than the run.
+    pub lasting: Vec<At<(&'static str, Duration)>>,
+    /// The bound on convergence, which must not be longer than the settle phase.
+    pub converged: Option<At<Duration>>,
+    /// The key that says how long the active phase is.
+    pub active: Range<usize>,
+    /// For each broker group what decides how large its log files are, or how large its disk is.
+    pub log_files: Vec<Range<usize>>,
+    /// For each topic its number of queues.
+    pub queues: Vec<Range<usize>>,
+    /// For each producer group what decides how much it sends.
+    pub loads: Vec<Range<usize>>,
+    /// For each producer group its largest body.
+    pub bodies: Vec<At<u64>>,
+    /// Links, whose two ends must differ.
+    pub links: Vec<Range<usize>>,
     /// Where the settings of each broker group, name servers and clients stand.
     pub settings: Vec<(SettingsOf, PlacedSettings)>,
 }
@@ -71,13 +108,17 @@ impl Scenario {
             return Err(source.error(&format.at, message));
         }
         let about = root.or("about", String::new())?;
-        let active = root.required::<Duration>("active")?.value;
+        let At { value: active, at } = root.required::<Duration>("active")?;
+        if active.is_zero() {
+            return Err(source.error(&at, "`active` is 0s: nothing would ever happen"));
+        }
+        places.active = at;
         let settle = root.or("settle", Duration::from_secs(180))?;
         let seeds = root.table("seeds")?.map_or(Ok(SeedPins::default()), read_seeds)?;
         let (namesrvs, namesrv_config) = read_namesrvs(&source, &mut root, &mut places)?;
         let brokers = each(&mut root, "broker", |table| read_broker(&source, table, &mut places))?;
         let claim = root.table("claim")?.map_or(Ok(Vec::new()), |table| read_claim(&source, table))?;
-        let topics = each(&mut root, "topic", |table| read_topic(table, &brokers, &mut places))?;
+        let topics = each(&mut root, "topic", |table| read_topic(&source, table, &brokers, &mut places))?;
         let producers = each(&mut root, "producer", |table| read_producer(&source, table, active, &mut places))?;
         let consumers = each(&mut root, "consumer", |table| read_consumer(&source, table, &mut places))?;
         let faults = each(&mut root, "fault", |table| read_fault(&source, table, &mut places))?;
@@ -87,11 +128,12 @@ impl Scenario {
         };
         let permanent = root.or::<Vec<At<String>>>("permanent", Vec::new())?;
         places.permanent.extend(permanent.iter().cloned());
-        let expect = root.table("expect")?.map_or(Ok(Expect::default()), |table| read_expect(&source, table))?;
+        let expect =
+            root.table("expect")?.map_or(Ok(Expect::default()), |table| read_expect(&source, table, &mut places))?;
         let whole = root.at.clone();
         root.finish()?;
         let name = std::path::Path::new(file).file_stem().map_or(file.into(), |stem| stem.to_string_lossy());
-        let scenario = Scenario {
+        let mut scenario = Scenario {
             name: name.into_owned(),
             about,
             active,
@@ -108,8 +150,10 @@ impl Scenario {
             nemesis,
             permanent: permanent.into_iter().map(|node| node.value).collect(),
             expect,
+            warnings: Vec::new(),
         };
-        check::check(&source, &scenario, &places, &whole)?;
+        let idle = check::check(&source, &scenario, &places, &whole)?;
+        scenario.warnings = idle.iter().map(ScenarioError::one_line).collect();
         Ok(scenario)
     }
 }
@@ -145,7 +189,7 @@ fn read_namesrvs(source: &Source, root: &mut Table<'_>, places: &mut Places) -> 
             .error(&second.at, "a second [[namesrv]]")
             .with_help("one table describes all name servers: raise its `count`"));
     }
-    let count = at_least_one(source, table.optional("count")?, 1, "`count`")?;
+    let count = few(source, table.optional("count")?, 1, 1..=MOST_INSTANCES, "`count`")?;
     let config = read_settings(&mut table, SettingsOf::Namesrv, places)?;
     table.finish()?;
     Ok((count, config))
@@ -159,12 +203,23 @@ fn read_broker(source: &Source, mut table: Table<'_>, places: &mut Places) -> Re
         Some(replicas) => read_replicas(source, replicas)?,
     };
     let disk = table.optional::<Size>("disk")?;
-    if let Some(At { at, .. }) = disk.as_ref().filter(|disk| disk.value.0 < 1 << 20) {
-        return Err(source.error(at, "`disk` is smaller than 1MiB, which no store fits in"));
+    match &disk {
+        Some(At { value: Size(bytes), at }) if *bytes < 1 << 20 => {
+            return Err(source.error(at, "`disk` is smaller than 1MiB, which no store fits in"));
+        }
+        Some(At { value: Size(bytes), at }) if *bytes > MOST_DISK_BYTES => {
+            let most = print_size(MOST_DISK_BYTES);
+            return Err(source.error(at, format!("`disk` is larger than {most}, the most that the stand offers")));
+        }
+        _ => {}
     }
     let config = read_settings(&mut table, SettingsOf::Broker, places)?;
     table.finish()?;
-    let disk_bytes = disk.map_or(1 << 30, |disk| disk.value.0);
+    let placed = places.settings.last().filter(|_| !config.is_empty()).map_or(&[][..], |(_, placed)| placed);
+    let size = placed.iter().rfind(|setting| setting.value.0 == LOG_FILE_SIZE).map(|setting| setting.at.clone());
+    let decides = size.or(disk.as_ref().map(|disk| disk.at.clone()));
+    places.log_files.push(decides.unwrap_or(name.at));
+    let disk_bytes = disk.map_or(DEFAULT_DISK_BYTES, |disk| disk.value.0);
     Ok(BrokerGroup { name: name.value, replicas, disk_bytes, config })
 }
 
@@ -215,10 +270,22 @@ fn read_claim(source: &Source, mut table: Table<'_>) -> Result<Vec<Survives>, Sc
     Ok(claim)
 }
 
-fn read_topic(mut table: Table<'_>, brokers: &[BrokerGroup], places: &mut Places) -> Result<Topic, ScenarioError> {
+fn read_topic(
+    source: &Source,
+    mut table: Table<'_>,
+    brokers: &[BrokerGroup],
+    places: &mut Places,
+) -> Result<Topic, ScenarioError> {
     let name = table.required::<String>("name")?;
     places.topic_names.push(name.clone());
-    let queues = table.or("queues", 4)?;
+    message::validate_topic(&name.value).map_err(|error| source.error(&name.at, error.to_string()))?;
+    if message::is_system_topic(&name.value) {
+        let message = format!("`{}` is a topic of RocketMQ itself: no client may make it", name.value);
+        return Err(source.error(&name.at, message).with_help("choose another name"));
+    }
+    let queues = table.optional("queues")?;
+    places.queues.push(queues.as_ref().map_or(name.at, |queues| queues.at.clone()));
+    let queues = few(source, queues, 4, 1..=MOST_QUEUES, "`queues`")?;
     let on = match table.optional::<Vec<At<String>>>("brokers")? {
         None => brokers.iter().map(|group| group.name.clone()).collect(),
         Some(list) => {
@@ -236,9 +303,9 @@ fn read_producer(
     active: Duration,
     places: &mut Places,
 ) -> Result<ProducerGroup, ScenarioError> {
-    let group = group_name(source, table.required("group")?)?;
+    let group = client_group(source, table.required("group")?)?;
     places.groups.push(group.clone());
-    let instances = at_least_one(source, table.optional("instances")?, 1, "`instances`")?;
+    let instances = few(source, table.optional("instances")?, 1, 1..=MOST_INSTANCES, "`instances`")?;
     let topic = table.required::<String>("topic")?;
     places.topics.push(topic.clone());
     let mode = read_mode(source, &mut table)?;
@@ -278,17 +345,28 @@ fn read_load(
     active: Duration,
     places: &mut Places,
 ) -> Result<Load, ScenarioError> {
-    let rate = table.required::<Rate>("rate")?.value;
-    let body = table.or("body", Span { least: Size(100), most: Size(1024) })?;
+    let At { value: rate, at: rate_at } = table.required::<Rate>("rate")?;
+    let body = table.optional("body")?;
+    let body = body.unwrap_or(At { value: Span { least: Size(100), most: Size(1024) }, at: rate_at.clone() });
+    places.loads.push(rate_at);
+    places.bodies.push(At { value: body.value.most.0, at: body.at.clone() });
+    no_empty_body(source, &body.at, body.value.least.0)?;
+    let body = body.value;
     let tags = table.or::<Vec<At<String>>>("tags", Vec::new())?;
+    tags.iter().try_for_each(|tag| check_tag(source, &tag.at, &tag.value))?;
     let start = table.optional::<Duration>("start")?;
     let end = table.optional::<Duration>("end")?;
     for (name, time) in [("start", &start), ("end", &end)] {
         places.times.extend(time.iter().map(|time| At { value: (name, time.value), at: time.at.clone() }));
     }
     let (from, to) = (start.map_or(Duration::ZERO, |at| at.value), end.as_ref().map_or(active, |at| at.value));
-    if let Some(end) = end.filter(|_| to <= from) {
-        return Err(source.error(&end.at, "`end` is not after `start`: nothing would ever be sent"));
+    let last = places.times.last().filter(|_| to <= from);
+    if let Some(At { at, .. }) = last {
+        let message = match end {
+            Some(_) => "`end` is not after `start`: nothing would ever be sent",
+            None => "`start` is not before the end of the active phase: nothing would ever be sent",
+        };
+        return Err(source.error(at, message));
     }
     Ok(Load::Drawn {
         rate,
@@ -334,8 +412,15 @@ fn read_sends(
 ) -> Result<Vec<Send>, ScenarioError> {
     let mut seen = std::collections::BTreeSet::new();
     let mut sends = Vec::with_capacity(rows.len());
+    let first = rows.first().map_or(0..0, |row| row.at.clone());
+    let largest = rows.iter().max_by_key(|row| row.value.0.body_bytes);
+    let largest =
+        largest.map_or(At { value: 0, at: 0..0 }, |row| At { value: row.value.0.body_bytes, at: row.at.clone() });
+    places.loads.push(first);
+    places.bodies.push(largest);
     for row in rows {
         let send = row.value.0;
+        no_empty_body(source, &row.at, send.body_bytes)?;
         if send.by >= instances {
             let message = format!("message {} is sent by producer {}, but `instances` is {instances}", send.n, send.by);
             return Err(source.error(&row.at, message));
@@ -350,9 +435,9 @@ fn read_sends(
 }
 
 fn read_consumer(source: &Source, mut table: Table<'_>, places: &mut Places) -> Result<ConsumerGroup, ScenarioError> {
-    let group = group_name(source, table.required("group")?)?;
+    let group = client_group(source, table.required("group")?)?;
     places.groups.push(group.clone());
-    let instances = table.or("instances", 1)?;
+    let instances = few(source, table.optional("instances")?, 1, 0..=MOST_INSTANCES, "`instances`")?;
     let join = table.optional::<Duration>("join")?;
     places.times.extend(join.iter().map(|join| At { value: ("join", join.value), at: join.at.clone() }));
     let mut scale = Vec::new();
@@ -364,17 +449,21 @@ fn read_consumer(source: &Source, mut table: Table<'_>, places: &mut Places) -> 
         }
         before = at.value;
         places.times.push(At { value: ("at", at.value), at: at.at });
-        scale.push(Scale { at: at.value, instances: step.required("instances")?.value });
+        let size = Some(step.required("instances")?);
+        scale.push(Scale { at: at.value, instances: few(source, size, 0, 0..=MOST_INSTANCES, "`instances`")? });
         step.finish()?;
     }
     let subscribe = table.required::<String>("subscribe")?;
-    let (topic, tags) = parse_subscription(&subscribe.value);
+    let (topic, tags) = parse_subscription(source, &subscribe)?;
     places.topics.push(At { value: topic.clone(), at: subscribe.at });
     let millis = |ms| Duration::from_millis(ms);
     let handling = table.or("handling", Span { least: millis(1), most: millis(5) })?;
     let later = table.or("later", Percent(0))?;
     let config = read_settings(&mut table, SettingsOf::Consumer, places)?;
     table.finish()?;
+    if instances == 0 && scale.iter().all(|step| step.instances == 0) {
+        return Err(source.error(&group.at, format!("the group `{}` never has a member", group.value)));
+    }
     Ok(ConsumerGroup {
         group: group.value,
         instances,
@@ -389,17 +478,47 @@ fn read_consumer(source: &Source, mut table: Table<'_>, places: &mut Places) -> 
 }
 
 /// Reads `orders: paid || refund`, `orders: *` or `orders`.
-fn parse_subscription(text: &str) -> (String, Vec<String>) {
-    let (topic, tags) = text.split_once(':').unwrap_or((text, "*"));
-    let tags = tags.split("||").map(|tag| tag.trim().to_owned()).filter(|tag| !tag.is_empty() && tag != "*");
-    (topic.trim().to_owned(), tags.collect())
+fn parse_subscription(source: &Source, text: &At<String>) -> Result<(String, Vec<String>), ScenarioError> {
+    let (topic, tags) = text.value.split_once(':').unwrap_or((&text.value, "*"));
+    let topic = topic.trim().to_owned();
+    if tags.trim() == "*" {
+        return Ok((topic, Vec::new()));
+    }
+    let tags: Vec<String> = tags.split("||").map(|tag| tag.trim().to_owned()).collect();
+    for tag in &tags {
+        if tag == "*" {
+            let error = source.error(&text.at, "`*` stands beside tags: it means all of them only by itself");
+            return Err(error.with_help("write \"orders: *\", or name the tags"));
+        }
+        check_tag(source, &text.at, tag)
+            .map_err(|error| error.with_help("write tags as in \"orders: paid || refund\""))?;
+    }
+    Ok((topic, tags))
+}
+
+/// A tag is one word: a subscription to any other could not be written.
+fn check_tag(source: &Source, at: &Range<usize>, tag: &str) -> Result<(), ScenarioError> {
+    if tag.is_empty() {
+        return Err(source.error(at, "a tag is missing"));
+    }
+    match tag.chars().find(|c| c.is_whitespace() || c.is_control() || *c == '|') {
+        Some(found) => Err(source.error(at, format!("`{tag}` is not a tag: it holds {found:?}"))),
+        None => Ok(()),
+    }
+}
+
+fn no_empty_body(source: &Source, at: &Range<usize>, bytes: u64) -> Result<(), ScenarioError> {
+    match bytes {
+        0 => Err(source.error(at, "a body of 0B: producers refuse to send empty bodies")),
+        _ => Ok(()),
+    }
 }
 
 fn read_fault(source: &Source, mut table: Table<'_>, places: &mut Places) -> Result<Fault, ScenarioError> {
     let id = table.required::<String>("id")?;
     places.ids.push(id.clone());
     if let Some((when, kind)) = triggers::read_hold(source, &mut table, places)? {
-        let lasts = table.optional::<Span<Duration>>("for")?.map(|time| time.value);
+        let lasts = read_lasting(&mut table, "for", places)?;
         table.finish()?;
         return Ok(Fault { id: id.value, when, kind, lasts });
     }
@@ -407,11 +526,21 @@ fn read_fault(source: &Source, mut table: Table<'_>, places: &mut Places) -> Res
     let kind = table.required::<String>("kind")?;
     let (kind, lasting) = read_fault_kind(source, &mut table, kind, places)?;
     let lasts = match lasting {
-        Lasting::Down => table.optional::<Span<Duration>>("down")?.map(|down| down.value),
-        Lasting::For => table.optional::<Span<Duration>>("for")?.map(|time| time.value),
+        Lasting::Down => read_lasting(&mut table, "down", places)?,
+        Lasting::For => read_lasting(&mut table, "for", places)?,
     };
     table.finish()?;
     Ok(Fault { id: id.value, when, kind, lasts })
+}
+
+fn read_lasting(
+    table: &mut Table<'_>,
+    key: &'static str,
+    places: &mut Places,
+) -> Result<Option<Span<Duration>>, ScenarioError> {
+    let lasts = table.optional::<Span<Duration>>(key)?;
+    places.lasting.extend(lasts.iter().map(|time| At { value: (key, time.value.most), at: time.at.clone() }));
+    Ok(lasts.map(|time| time.value))
 }
 
 /// Which key says how long a fault lasts.
@@ -475,6 +604,7 @@ fn read_link(source: &Source, table: &mut Table<'_>, places: &mut Places) -> Res
             .with_help("write \"a -> b\" for one direction, \"a <-> b\" for both; * is everyone"));
     };
     let link_of = Link { from: from.trim().to_owned(), to: to.trim().to_owned(), both };
+    places.links.push(link.at.clone());
     for end in [&link_of.from, &link_of.to] {
         places.ends.push(At { value: end.clone(), at: link.at.clone() });
     }
@@ -492,7 +622,7 @@ fn read_signed(source: &Source, text: At<String>) -> Result<i64, ScenarioError> 
     Ok(if negative { -ms } else { ms })
 }
 
-fn read_expect(source: &Source, mut table: Table<'_>) -> Result<Expect, ScenarioError> {
+fn read_expect(source: &Source, mut table: Table<'_>, places: &mut Places) -> Result<Expect, ScenarioError> {
     let verdict = table.optional::<String>("verdict")?;
     let fails = match &verdict {
         None => None,
@@ -515,7 +645,8 @@ fn read_expect(source: &Source, mut table: Table<'_>) -> Result<Expect, Scenario
             bounds.insert(key.to_owned(), bound.value.0);
         }
     }
-    let converged = table.optional::<Duration>("converged")?.map(|time| time.value);
+    places.converged = table.optional::<Duration>("converged")?;
+    let converged = places.converged.as_ref().map(|time| time.value);
     let sometimes = table.or::<Vec<At<String>>>("sometimes", Vec::new())?;
     for mark in &sometimes {
         let marks: Vec<&str> = MARKS.into_iter().chain(points::marks()).collect();
@@ -565,6 +696,33 @@ fn group_name(source: &Source, name: At<String>) -> Result<At<String>, ScenarioE
     Ok(name)
 }
 
+/// The name of a group of clients.
+fn client_group(source: &Source, name: At<String>) -> Result<At<String>, ScenarioError> {
+    let name = group_name(source, name)?;
+    if message::is_system_group(&name.value) {
+        let message = format!("`{}` is a group of RocketMQ itself", name.value);
+        return Err(source.error(&name.at, message).with_help("choose another name"));
+    }
+    Ok(name)
+}
+
+/// A number within bounds, or the default.
+fn few(
+    source: &Source,
+    value: Option<At<u32>>,
+    default: u32,
+    bounds: std::ops::RangeInclusive<u32>,
+    what: &str,
+) -> Result<u32, ScenarioError> {
+    match value {
+        Some(At { value, at }) if value > *bounds.end() => {
+            Err(source.error(&at, format!("{what} is {value}, the most is {}", bounds.end())))
+        }
+        value if *bounds.start() > 0 => at_least_one(source, value, default, what),
+        value => Ok(value.map_or(default, |found| found.value)),
+    }
+}
+
 fn at_least_one(source: &Source, value: Option<At<u32>>, default: u32, what: &str) -> Result<u32, ScenarioError> {
     match value {
         Some(At { value: 0, at }) => Err(source.error(&at, format!("{what} is 0, it must be at least 1"))),
@@ -590,8 +748,12 @@ fn choice<T: Copy>(
 /// The error for a name outside a closed list, with the nearest right one.
 pub(super) fn unknown(source: &Source, at: &Range<usize>, what: &str, name: &str, known: &[&str]) -> ScenarioError {
     let error = source.error(at, format!("unknown {what} `{name}`"));
-    match nearest(name, known) {
-        Some(near) => error.with_help(format!("did you mean `{near}`?")),
-        None => error.with_help(format!("known: {}", known.join(", "))),
+    match (nearest(name, known), known.len()) {
+        (Some(near), _) => error.with_help(format!("did you mean `{near}`?")),
+        (None, count) if count > LISTED_MAX => {
+            let listed = known[..LISTED_MAX].join(", ");
+            error.with_help(format!("known: {listed} and {} more", count - LISTED_MAX))
+        }
+        (None, _) => error.with_help(format!("known: {}", known.join(", "))),
     }
 }

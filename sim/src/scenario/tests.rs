@@ -136,7 +136,7 @@ fn a_wrong_unit_or_type_is_named_with_the_right_form() {
 
 #[test]
 fn an_unknown_node_topic_or_group_is_named() {
-    insta::assert_snapshot!(told("node = \"broker-a/0\"\ndown", "node = \"broker-a/1\"\ndown"), @"x.toml:41:8: unknown node `broker-a/1`; did you mean `broker-a/0`?");
+    insta::assert_snapshot!(told("node = \"broker-a/0\"\ndown", "node = \"broker-a/1\"\ndown"), @"x.toml:41:8: unknown node `broker-a/1`; `broker-a` has 1 instance, `broker-a/0`");
     insta::assert_snapshot!(told("node = \"broker-a/0\", nth", "node = \"brokr-a/0\", nth"), @"x.toml:46:42: unknown node `brokr-a/0`; did you mean `broker-a/0`?");
     insta::assert_snapshot!(told("topic = \"orders\"", "topic = \"order\""), @"x.toml:25:9: unknown topic `order`; did you mean `orders`?");
     insta::assert_snapshot!(told("-> billing", "-> biling"), @"x.toml:48:8: unknown node or group `biling`; did you mean `billing`?");
@@ -188,8 +188,8 @@ fn a_gate_that_could_never_open_is_refused() {
 
 #[test]
 fn a_fault_after_the_end_is_refused() {
-    insta::assert_snapshot!(told("at   = \"30s\"", "at   = \"150s\""), @"x.toml:39:8: `at` is 150s, after the end of the active phase at 2m; move it earlier, or make `active` longer");
-    insta::assert_snapshot!(told("at   = \"30s\"", "at   = \"100s..150s\""), @"x.toml:39:8: `at` is 150s, after the end of the active phase at 2m; move it earlier, or make `active` longer");
+    insta::assert_snapshot!(told("at   = \"30s\"", "at   = \"150s\""), @"x.toml:39:8: `at` is 150s, not before the end of the active phase at 2m: nothing would happen; move it earlier, or make `active` longer");
+    insta::assert_snapshot!(told("at   = \"30s\"", "at   = \"100s..150s\""), @"x.toml:39:8: `at` is 150s, not before the end of the active phase at 2m: nothing would happen; move it earlier, or make `active` longer");
 }
 
 #[test]
@@ -235,7 +235,146 @@ fn only_a_minority_may_stay_dead() {
     let told = |nodes: &str| told("settle = \"3m\"", &format!("settle = \"3m\"\npermanent = [{nodes}]"));
     insta::assert_snapshot!(told("\"broker-a/0\""), @"x.toml:6:14: `broker-a/0` holds the only copy of its messages: it must come back");
     insta::assert_snapshot!(told("\"namesrv/0\""), @"x.toml:6:14: 1 of 2 name servers would stay dead; only a minority may");
-    insta::assert_snapshot!(told("\"namesrv/7\""), @"x.toml:6:14: unknown node `namesrv/7`; did you mean `namesrv/0`?");
+    insta::assert_snapshot!(told("\"namesrv/7\""), @"x.toml:6:14: unknown node `namesrv/7`; `namesrv` has 2 instances, `namesrv/0` to `namesrv/1`");
+}
+
+/// The least that runs.
+const SMALL: &str = r#"
+format = 1
+active = "10s"
+[[broker]]
+name = "broker-a"
+[[topic]]
+name = "orders"
+[[producer]]
+group = "checkout"
+topic = "orders"
+rate = "20/s"
+[[consumer]]
+group = "billing"
+subscribe = "orders"
+"#;
+
+/// What the least is told with `more` behind it.
+fn told_of(more: &str) -> String {
+    Scenario::parse("x.toml", &format!("{SMALL}{more}")).unwrap_err().one_line()
+}
+
+/// What the least is told with `from` replaced by `to`.
+fn small(from: &str, to: &str) -> String {
+    assert!(SMALL.contains(from), "the file has no `{from}`");
+    Scenario::parse("x.toml", &SMALL.replacen(from, to, 1)).unwrap_err().one_line()
+}
+
+#[test]
+fn a_file_without_disk_and_config_fits_its_own_defaults() {
+    let scenario = Scenario::parse("x.toml", SMALL).unwrap();
+    let file_bytes = broker::BrokerConfig::default().store.commit_log_file_bytes;
+    assert!(2 * file_bytes < scenario.brokers[0].disk_bytes / 100 * 85);
+}
+
+#[test]
+fn log_files_that_fill_the_disk_are_refused() {
+    insta::assert_snapshot!(small("\"broker-a\"", "\"broker-a\"\ndisk = \"256MiB\""), @"x.toml:6:8: `mappedFileSizeCommitLog` of `broker-a` is 1GiB, and 2 such files take more than 85 % of its `disk` of 256MiB; set `mappedFileSizeCommitLog` to at most 111408KiB, or make `disk` larger");
+    insta::assert_snapshot!(small("\"broker-a\"", "\"broker-a\"\nconfig = { mappedFileSizeCommitLog = \"2GiB\" }\ndisk = \"4GiB\""), @"x.toml:6:12: `mappedFileSizeCommitLog` of `broker-a` is 2GiB, and 2 such files take more than 85 % of its `disk` of 4GiB; set `mappedFileSizeCommitLog` to at most 1782576KiB, or make `disk` larger");
+}
+
+#[test]
+fn values_that_can_never_work_are_refused() {
+    insta::assert_snapshot!(told("queues = 8", "queues = 0"), @"x.toml:21:10: `queues` is 0, it must be at least 1");
+    insta::assert_snapshot!(told("queues = 8", "queues = 1025"), @"x.toml:21:10: `queues` is 1025, the most is 1024");
+    insta::assert_snapshot!(told("name   = \"orders\"", "name = \"TBW102\""), @"x.toml:20:8: `TBW102` is a topic of RocketMQ itself: no client may make it; choose another name");
+    insta::assert_snapshot!(told("name   = \"orders\"", "name = \"or ders\""), @"x.toml:20:8: the topic name `or ders` holds ` `, allowed are `%|a-zA-Z0-9_-`");
+    insta::assert_snapshot!(told("name   = \"orders\"", &format!("name = \"{}\"", "o".repeat(128))), @"x.toml:20:8: the topic name has 128 bytes, at most 127 are allowed");
+    insta::assert_snapshot!(told("group = \"checkout\"", "group = \"CLIENT_INNER_PRODUCER\""), @"x.toml:24:9: `CLIENT_INNER_PRODUCER` is a group of RocketMQ itself; choose another name");
+    insta::assert_snapshot!(told("100B..4KiB", "0B..4KiB"), @"x.toml:27:9: a body of 0B: producers refuse to send empty bodies");
+    insta::assert_snapshot!(small("rate = \"20/s\"", "sends = [\"0 by 0 at 1s, 5MiB\"]"), @"x.toml:11:10: a body of 5MiB: `maxMessageSize` of `broker-a` is 4MiB, which refuses it");
+    insta::assert_snapshot!(told("\"1MiB\" }", "\"1MiB\", maxMessageSize = 2048 }"), @"x.toml:27:9: a body of 4KiB: `maxMessageSize` of `broker-a` is 2KiB, which refuses it");
+    insta::assert_snapshot!(told("rate  = \"40/s\"", "sends = [\"0 by 0 at 1s, 0B\"]"), @"x.toml:26:10: a body of 0B: producers refuse to send empty bodies");
+    insta::assert_snapshot!(told("active = \"2m\"", "active = \"0s\""), @"x.toml:4:10: `active` is 0s: nothing would ever happen");
+    insta::assert_snapshot!(small("rate =", "start = \"10s\"\nrate ="), @"x.toml:11:9: `start` is not before the end of the active phase: nothing would ever be sent");
+    insta::assert_snapshot!(small("group = \"billing\"", "group = \"billing\"\ninstances = 0"), @"x.toml:13:9: the group `billing` never has a member");
+}
+
+#[test]
+fn what_the_stand_sets_itself_is_refused() {
+    for key in ["bindAddress", "brokerClusterName", "brokerId", "brokerIP1", "brokerName", "brokerRole", "listenPort"]
+        .into_iter()
+        .chain(["namesrvAddr", "storePathRootDir"])
+    {
+        let told = told("flushDiskType = \"SYNC_FLUSH\"", &format!("{key} = \"1\""));
+        assert!(told.starts_with(&format!("x.toml:14:14: the stand sets `{key}` itself")), "{told}");
+    }
+    insta::assert_snapshot!(told("flushDiskType = \"SYNC_FLUSH\"", "brokerRole = \"SLAVE\""), @"x.toml:14:14: the stand sets `brokerRole` itself; write it into `replicas` of the [[broker]]");
+    insta::assert_snapshot!(told("count = 2", "count = 2\nconfig = { listenPort = 1 }"), @"x.toml:9:12: the stand sets `listenPort` itself");
+}
+
+#[test]
+fn a_key_without_effect_is_a_warning() {
+    let text = EXAMPLE.replacen("flushDiskType = \"SYNC_FLUSH\"", "transactionCheckMax = 3", 1);
+    let scenario = Scenario::parse("x.toml", &text).unwrap();
+    assert_eq!(scenario.warnings, ["x.toml:14:14: `transactionCheckMax` has no effect here"]);
+    assert!(example().warnings.is_empty());
+}
+
+#[test]
+fn times_that_nothing_could_happen_in_are_refused() {
+    insta::assert_snapshot!(told("at   = \"30s\"", "at   = \"2m\""), @"x.toml:39:8: `at` is 2m, not before the end of the active phase at 2m: nothing would happen; move it earlier, or make `active` longer");
+    insta::assert_snapshot!(told("down = \"10s\"", "down = \"1000h\""), @"x.toml:42:8: `down` is 1000h, longer than the whole run of 5m; leave it out if it is to last until the settle phase");
+    insta::assert_snapshot!(told("for  = \"10s\"", "for  = \"1s..301s\""), @"x.toml:50:8: `for` is 301s, longer than the whole run of 5m; leave it out if it is to last until the settle phase");
+    insta::assert_snapshot!(told("\"60s\"", "\"90h\""), @"x.toml:54:14: `converged` is 90h, longer than the settle phase of 3m; make it shorter, or make `settle` longer");
+}
+
+#[test]
+fn a_link_has_two_ends() {
+    insta::assert_snapshot!(told("broker-a/0 -> billing", "broker-a <-> broker-a"), @"x.toml:48:8: both ends of the link are the node `broker-a/0`");
+    insta::assert_snapshot!(told("broker-a/0 -> billing", "broker-a/0 -> broker-a"), @"x.toml:48:8: both ends of the link are the node `broker-a/0`");
+}
+
+#[test]
+fn a_subscription_is_tags_or_all() {
+    insta::assert_snapshot!(told("orders: paid || refund", "orders: a > 3 ||"), @r#"x.toml:33:13: `a > 3` is not a tag: it holds ' '; write tags as in "orders: paid || refund""#);
+    insta::assert_snapshot!(told("orders: paid || refund", "orders: paid ||"), @r#"x.toml:33:13: a tag is missing; write tags as in "orders: paid || refund""#);
+    insta::assert_snapshot!(told("orders: paid || refund", "orders: * || paid"), @r#"x.toml:33:13: `*` stands beside tags: it means all of them only by itself; write "orders: *", or name the tags"#);
+    insta::assert_snapshot!(told("[\"paid\", \"refund\"]", "[\"paid\", \"re fund\"]"), @"x.toml:28:18: `re fund` is not a tag: it holds ' '");
+    for all in ["orders", "orders:*", "orders : *"] {
+        let text = EXAMPLE.replacen("orders: paid || refund", all, 1);
+        assert!(Scenario::parse("x.toml", &text).unwrap().consumers[0].tags.is_empty(), "{all}");
+    }
+}
+
+#[test]
+fn what_would_not_end_is_refused_at_the_key_that_asks_for_it() {
+    insta::assert_snapshot!(told("count = 2", "count = 100000"), @"x.toml:8:9: `count` is 100000, the most is 64");
+    insta::assert_snapshot!(told("instances = 3", "instances = 5000"), @"x.toml:32:13: `instances` is 5000, the most is 64");
+    insta::assert_snapshot!(told("instances = 5", "instances = 65"), @"x.toml:35:40: `instances` is 65, the most is 64");
+    insta::assert_snapshot!(told("\"40/s\"", "\"7/ms\""), @"x.toml:26:9: the producers send 840000 messages, the most is 100000");
+    insta::assert_snapshot!(told("\"100B..4KiB\"", "\"1MiB\""), @"x.toml:27:9: the producers send bodies of about 4800MiB together, the most is 1GiB");
+    insta::assert_snapshot!(told("active = \"2m\"", "active = \"25h\""), @"x.toml:4:10: `active` and `settle` are more than 24 h together");
+    let producer = |n| format!("[[producer]]\ngroup = \"p{n}\"\ntopic = \"orders\"\nrate = \"1/m\"\ninstances = 64\n");
+    insta::assert_snapshot!(told_of(&(0..4).map(producer).collect::<String>()), @"x.toml:31:9: 257 producers, the most is 200");
+    let topic = |n| format!("[[topic]]\nname = \"t{n}\"\nqueues = 1024\n");
+    insta::assert_snapshot!(told_of(&(0..5).map(topic).collect::<String>()), @"x.toml:26:10: all topics have 5124 queues on all brokers together, the most is 4096");
+    let fault = |n| format!("[[fault]]\nid = \"f{n}\"\nat = \"1s\"\nkind = \"kill\"\nnode = \"broker-a/0\"\n");
+    insta::assert_snapshot!(told_of(&(0..10_001).map(fault).collect::<String>()), @"x.toml:50016:6: 10001 faults, the most is 10000");
+}
+
+#[test]
+fn a_message_stays_short_whatever_the_name() {
+    let name = "x".repeat(100_000);
+    for text in [
+        SMALL.replacen("checkout", &name, 1),
+        SMALL.replacen("topic = \"orders\"", &format!("topic = \"{name}\""), 1),
+        SMALL.replacen("rate =", &format!("{name} ="), 1),
+        SMALL.replacen("20/s", &name, 1),
+        format!("{SMALL}[[fault]]\nid = \"f\"\nat = \"1s\"\nkind = \"kill\"\nnode = \"{name}/0\"\n"),
+    ] {
+        let told = Scenario::parse("x.toml", &text).unwrap_err().one_line();
+        assert!(told.len() < 400, "{} bytes: {}", told.len(), &told[..400]);
+    }
+    let nodes = "[[consumer]]\ngroup = \"c\"\ninstances = 64\nsubscribe = \"orders\"\n";
+    let told = told_of(&format!("{nodes}[[fault]]\nid = \"f\"\nat = \"1s\"\nkind = \"kill\"\nnode = \"nobody\"\n"));
+    assert!(told.ends_with(" and 20 more"), "{told}");
 }
 
 #[test]

@@ -18,7 +18,7 @@ pub(super) fn read_when(source: &Source, table: &mut Table<'_>, places: &mut Pla
     let on = table.table("on")?;
     match (at, on) {
         (Some(at), None) => {
-            places.times.push(At { value: ("at", at.value.most), at: at.at });
+            places.fault_times.push(At { value: at.value.most, at: at.at });
             Ok(When::At(at.value))
         }
         (None, Some(mut on)) => {
@@ -49,7 +49,7 @@ pub(super) fn read_hold(
     places.faults.extend(until.clone());
     hold.finish()?;
     let from = table.optional::<Span<Duration>>("at")?;
-    places.times.extend(from.iter().map(|from| At { value: ("at", from.value.most), at: from.at.clone() }));
+    places.fault_times.extend(from.iter().map(|from| At { value: from.value.most, at: from.at.clone() }));
     if let Some(on) = table.table("on")? {
         let error = source.error(&on.at, "a gate has no `on`: it closes at `at`, and holds visit `nth` and later ones");
         return Err(error);
