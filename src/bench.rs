@@ -25,7 +25,10 @@ use load::Shape;
 use server::Server;
 use template::Form;
 
-use crate::{EXIT_FAILED, complain};
+use crate::{
+    output::{Unwritten, line},
+    told,
+};
 
 /// What may go wrong here ends the command with one line.
 type BoxError = Box<dyn Error + Send + Sync>;
@@ -93,20 +96,14 @@ struct FloorArguments {
 /// Measures what was asked for.
 pub fn main(arguments: BenchCommand) -> ExitCode {
     let result = match arguments.real {
-        Some(RealBench::Broker(broker)) => measure(&broker).map(|report| report.print(broker.json)),
+        Some(RealBench::Broker(broker)) => measure(&broker).and_then(|report| Ok(report.print(broker.json)?)),
         Some(RealBench::Floor(floor)) => floor::serve(floor.header, floor.answers),
         #[cfg(feature = "sim")]
         None => return crate::stand::bench(&arguments.simulated),
         #[cfg(not(feature = "sim"))]
         None => unreachable!("clap requires a subcommand in this build"),
     };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            complain(&*error);
-            ExitCode::from(EXIT_FAILED)
-        }
-    }
+    told(result)
 }
 
 /// One load on one server, in all runs: medians.
@@ -193,12 +190,8 @@ fn medians(runs: &[load::Outcome]) -> Figures {
 }
 
 impl Report {
-    fn print(&self, as_json: bool) {
-        if as_json {
-            println!("{}", self.to_json());
-        } else {
-            println!("{self}");
-        }
+    fn print(&self, as_json: bool) -> Result<(), Unwritten> {
+        if as_json { line(self.to_json()) } else { line(self) }
     }
 
     fn to_json(&self) -> serde_json::Value {

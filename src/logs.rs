@@ -14,7 +14,13 @@ pub fn of_server(verbosity: u8) {
     let level = LEVELS[usize::from(verbosity).min(LEVELS.len() - 1)];
     let filter = EnvFilter::try_from_env("STATICFIRE_LOG").unwrap_or_else(|_| EnvFilter::new(level));
     let colours = io::stderr().is_terminal();
-    tracing_subscriber::fmt().with_ansi(colours).with_env_filter(filter).with_writer(io::stderr).init();
+    tracing_subscriber::fmt()
+        .with_ansi(colours)
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        // Told on standard error by a macro that panics: where a line cannot be written, that cannot be either.
+        .log_internal_errors(false)
+        .init();
 }
 
 /// Shows log lines of a run, stamped with virtual time, node and life. Without `-v` there are none.
@@ -31,6 +37,7 @@ pub fn of_run(verbosity: u8) {
             .with_env_filter(filter)
             .with_writer(io::stderr)
             .with_timer(OfNode)
+            .log_internal_errors(false)
             .init();
     }
 }

@@ -10,7 +10,9 @@
 )]
 
 mod bench;
+mod files;
 mod logs;
+mod output;
 mod servers;
 #[cfg(feature = "sim")]
 mod stand;
@@ -55,7 +57,7 @@ fn main() -> ExitCode {
             // The first line says which value is wrong and why; usage would not help.
             let text = error.to_string();
             let line = text.lines().next().unwrap_or_default();
-            eprintln!("staticfire: {}", line.strip_prefix("error: ").unwrap_or(line));
+            output::warn_line!("{}", line.strip_prefix("error: ").unwrap_or(line));
             return ExitCode::from(EXIT_USAGE);
         }
         Err(error) => error.exit(),
@@ -80,11 +82,22 @@ fn complain(error: &dyn std::error::Error) {
         }
         cause = error.source();
     }
-    eprintln!("staticfire: {}", line.replace('\n', " "));
+    output::warn_line!("{}", line.replace('\n', " "));
 }
 
-/// The same for an error that is only a text.
+/// The end of a command that can fail in any way.
+fn told(result: Result<(), Box<dyn std::error::Error + Send + Sync>>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            complain(&*error);
+            ExitCode::from(EXIT_FAILED)
+        }
+    }
+}
+
+/// An error that is only a text, in one line on standard error.
 #[cfg(feature = "sim")]
 fn complain_text(text: &str) {
-    eprintln!("staticfire: {}", text.replace('\n', " "));
+    output::warn_line!("{}", text.replace('\n', " "));
 }

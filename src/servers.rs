@@ -1,13 +1,20 @@
 //! `namesrv` and `broker`: real servers, with the flags of RocketMQ's own.
 
-use std::{error::Error, fs, path::PathBuf, process::ExitCode};
+use std::{error::Error, path::PathBuf, process::ExitCode};
 
 use broker::{Broker, BrokerConfig};
 use clap::Args;
 use namesrv::{Namesrv, NamesrvConfig};
 use remoting::settings::{Setting, WithoutEffect, read_properties};
 
-use crate::{EXIT_FAILED, complain, logs};
+use crate::{
+    files, logs,
+    output::{self, say, warn_line},
+    told,
+};
+
+/// The most bytes of a configuration file.
+const CONFIG_MAX_BYTES: u64 = 1 << 20;
 
 /// Whatever kept a server from starting or going on.
 type Failure = Box<dyn Error + Send + Sync>;
@@ -53,21 +60,10 @@ pub fn broker(arguments: BrokerArguments) -> ExitCode {
     told(broker_inner(&arguments))
 }
 
-fn told(result: Result<(), Failure>) -> ExitCode {
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            complain(&*error);
-            ExitCode::from(EXIT_FAILED)
-        }
-    }
-}
-
 fn namesrv_inner(arguments: &NamesrvArguments) -> Result<(), Failure> {
     let (config, idle) = NamesrvConfig::read(read_file(arguments.config.as_ref())?)?;
     if arguments.print {
-        print!("{}", config.show());
-        return Ok(());
+        return Ok(output::print(config.show())?);
     }
     logs::of_server(arguments.verbose);
     warn_of(&idle);
@@ -78,7 +74,7 @@ fn namesrv_inner(arguments: &NamesrvArguments) -> Result<(), Failure> {
             stopped = &mut stop => return Ok(stopped?),
             server = Namesrv::start(config) => server?,
         };
-        println!("name server listens on {}", server.local_addr());
+        listens(say!("name server listens on {}", server.local_addr()));
         stop.await?;
         server.shutdown().await;
         Ok::<(), Failure>(())
@@ -92,8 +88,7 @@ fn broker_inner(arguments: &BrokerArguments) -> Result<(), Failure> {
     settings.extend(arguments.namesrv.iter().map(from_flag));
     let (config, idle) = BrokerConfig::read(settings)?;
     if arguments.print {
-        print!("{}", config.show());
-        return Ok(());
+        return Ok(output::print(config.show())?);
     }
     logs::of_server(arguments.verbose);
     warn_of(&idle);
@@ -105,7 +100,7 @@ fn broker_inner(arguments: &BrokerArguments) -> Result<(), Failure> {
             stopped = &mut stop => (start.await?, Some(stopped?)),
             server = &mut start => (server?, None),
         };
-        println!("broker listens on {}", server.local_addr());
+        listens(say!("broker listens on {}", server.local_addr()));
         if stopped.is_none() {
             stop.await?;
         }
@@ -115,14 +110,21 @@ fn broker_inner(arguments: &BrokerArguments) -> Result<(), Failure> {
     Ok(())
 }
 
+/// A server whose first line nobody can read serves all the same.
+fn listens(said: Result<(), output::Unwritten>) {
+    if let Err(error) = said {
+        warn_line!("warning: {error}");
+    }
+}
+
 fn warn_of(idle: &[WithoutEffect]) {
     for key in idle {
-        eprintln!("staticfire: warning: {key}");
+        warn_line!("warning: {key}");
     }
 }
 
 fn read_file(path: Option<&PathBuf>) -> Result<Vec<Setting>, Failure> {
     let Some(path) = path else { return Ok(Vec::new()) };
-    let text = fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+    let text = files::read_text(path, CONFIG_MAX_BYTES)?;
     Ok(read_properties(&text, &path.display().to_string())?)
 }

@@ -27,7 +27,16 @@ use sim::{
     verdict::{Verdict, judge},
 };
 
-use crate::{EXIT_USAGE, complain_text, logs};
+use crate::{
+    EXIT_FAILED, EXIT_USAGE, complain, complain_text, files, logs,
+    output::{self, Unwritten, warn_line},
+};
+
+/// The most bytes of a scenario file. A plan of as many messages as a scenario may have takes a third of it.
+const SCENARIO_MAX_BYTES: u64 = 16 << 20;
+
+/// The longest line of a scenario of which the place is drawn; of a longer one it is only named.
+const DRAWN_LINE_MAX: usize = 400;
 
 /// Commands that need the simulator.
 #[derive(Subcommand)]
@@ -50,6 +59,7 @@ pub enum StandCommand {
     #[command(after_help = "Example:\n  staticfire verify scenarios/fast/broker-kill.toml --seeds 0..20")]
     Verify(VerifyArguments),
     /// Run the planted bugs, each of which must be caught (needs a build with --features mutants)
+    #[command(hide = !cfg!(feature = "mutants"))]
     #[command(after_help = "Example:\n  staticfire mutants scenarios/mutants")]
     Mutants(MutantsArguments),
 }
@@ -66,7 +76,7 @@ pub struct RunArguments {
     #[arg(long, value_name = "A..B", value_parser = parse_seeds, group = "many")]
     seeds: Option<std::ops::Range<u64>>,
     /// How many processes at a time
-    #[arg(long, default_value_t = 1, requires = "many")]
+    #[arg(long, default_value_t = 1, value_parser = parse_jobs, requires = "many")]
     jobs: usize,
     #[command(flatten)]
     crash: crash::CrashArguments,
@@ -123,7 +133,7 @@ pub struct MutantsArguments {
     #[arg(default_value = "scenarios/mutants")]
     folder: PathBuf,
     /// How many processes at a time
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = parse_jobs)]
     jobs: usize,
 }
 
@@ -163,8 +173,12 @@ fn told(result: Result<Verdict, Problem>) -> ExitCode {
     match result {
         Ok(verdict) => ExitCode::from(verdict.exit_code()),
         Err(Problem::Scenario(shown)) => {
-            eprint!("{shown}");
+            output::complain(shown);
             ExitCode::from(EXIT_USAGE)
+        }
+        Err(Problem::Unwritten(error)) => {
+            complain(&error);
+            ExitCode::from(EXIT_FAILED)
         }
         Err(Problem::Other(text)) => {
             complain_text(&text);
@@ -191,13 +205,33 @@ pub enum Problem {
     Blind(String),
     /// Someone ended it.
     Interrupted,
+    /// What it found out cannot be told.
+    Unwritten(Unwritten),
 }
 
-/// Reads a scenario file.
+impl From<Unwritten> for Problem {
+    fn from(error: Unwritten) -> Problem {
+        Problem::Unwritten(error)
+    }
+}
+
+/// Reads a scenario file, and warns of what it holds without effect.
 pub fn read_scenario(path: &Path) -> Result<Scenario, Problem> {
+    let scenario = parse_scenario(path)?;
+    for warning in &scenario.warnings {
+        warn_line!("warning: {warning}");
+    }
+    Ok(scenario)
+}
+
+fn parse_scenario(path: &Path) -> Result<Scenario, Problem> {
     let shown = path.display().to_string();
-    let text = fs::read_to_string(path).map_err(|error| Problem::Other(format!("cannot read {shown}: {error}")))?;
+    let text = files::read_text(path, SCENARIO_MAX_BYTES).map_err(Problem::Other)?;
     Scenario::parse(&shown, &text).map_err(|error| {
+        let (line, _) = error.position();
+        if text.lines().nth(line - 1).is_some_and(|line| line.len() > DRAWN_LINE_MAX) {
+            return Problem::Other(error.one_line());
+        }
         let mut diagnostic = String::new();
         let handler = match std::io::stderr().is_terminal() {
             true => GraphicalReportHandler::new(),
@@ -217,7 +251,9 @@ fn run_one(arguments: &RunArguments) -> Result<Verdict, Problem> {
         host::real::limit_address_space(bytes).map_err(wrong)?;
     }
     check_mutant(arguments.mutant.as_ref())?;
-    let mut scenario = read_scenario(&arguments.file)?;
+    // The parent of a child has warned already.
+    let is_child = arguments.memory.is_some();
+    let mut scenario = if is_child { parse_scenario(&arguments.file)? } else { read_scenario(&arguments.file)? };
     arguments.crash.apply(&mut scenario)?;
     let mut plan = Plan::draw(scenario, arguments.seed);
     if let Some(sched) = arguments.sched {
@@ -248,16 +284,16 @@ fn run_one(arguments: &RunArguments) -> Result<Verdict, Problem> {
         real: started.elapsed(),
     };
     if arguments.json {
-        println!("{}", shown.json());
+        output::line(shown.json())?;
     } else {
         let colours = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-        print!("{}", shown.text(colours));
+        output::print(shown.text(colours))?;
     }
     Ok(judgement.verdict)
 }
 
 fn print_plan(arguments: &PlanArguments) -> Result<Verdict, Problem> {
-    print!("{}", Plan::draw(read_scenario(&arguments.file)?, arguments.seed).print());
+    output::print(Plan::draw(read_scenario(&arguments.file)?, arguments.seed).print())?;
     Ok(Verdict::Pass)
 }
 
@@ -275,6 +311,15 @@ fn check_mutant(mutant: Option<&String>) -> Result<(), Problem> {
 
 fn cannot(what: &str, path: &Path, error: &std::io::Error) -> Problem {
     Problem::Other(format!("cannot {what} {}: {error}", path.display()))
+}
+
+/// How many processes at a time. More than there is to do, or than [`pool::WORKERS_MAX`], are never started.
+fn parse_jobs(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("0 processes at a time would never do anything".to_owned()),
+        Ok(jobs) => Ok(jobs),
+        Err(_) => Err(format!("`{text}` is not a number of processes")),
+    }
 }
 
 fn parse_seeds(text: &str) -> Result<std::ops::Range<u64>, String> {

@@ -78,6 +78,10 @@ fn wrong_usage_ends_with_2() {
         &["run", "there-is-none.toml"],
         &["run", "x.toml", "--seeds", "9..3"],
         &["run", "scenarios/fast/broker-kill.toml", "--mutant", "no-such-bug"],
+        &["run", "scenarios/fast/broker-kill.toml", "--seeds", "0..4", "--jobs", "0"],
+        &["explore", "--seeds", "0..4", "--jobs", "0"],
+        &["mutants", "--jobs", "0"],
+        &["run", "/dev/zero"],
         &["fly"],
     ] {
         let output = staticfire(arguments);
@@ -156,6 +160,124 @@ fn a_second_broker_on_a_store_is_refused_and_touches_nothing() {
     assert!(line.contains("is in use by another broker"), "{line}");
     assert_eq!(listing(&store), before);
     drop(first);
+}
+
+/// The binary with its standard output on a full disk.
+fn on_a_full_disk(arguments: &[&str]) -> Command {
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("this machine has one");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_staticfire"));
+    command.args(arguments).stdout(full);
+    command
+}
+
+/// A scenario that takes a moment.
+fn scenario(folder: &Path) -> String {
+    let file = folder.join("small.toml");
+    let text = "format = 1\nactive = \"2s\"\nsettle = \"60s\"\n[[broker]]\nname = \"broker-a\"\n\
+        config = { mappedFileSizeCommitLog = \"256KiB\", transactionCheckMax = 3 }\n[[topic]]\nname = \"orders\"\n\
+        [[producer]]\ngroup = \"checkout\"\ntopic = \"orders\"\nrate = \"5/s\"\n\
+        [[consumer]]\ngroup = \"billing\"\nsubscribe = \"orders\"\n";
+    std::fs::write(&file, text).unwrap();
+    file.display().to_string()
+}
+
+#[test]
+fn an_output_that_cannot_be_written_is_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = scenario(folder.path());
+    for arguments in [
+        &["run", &file][..],
+        &["run", &file, "--json"],
+        &["run", &file, "--seeds", "0..2"],
+        &["plan", &file],
+        &["verify", &file],
+        &["broker", "-p"],
+        &["namesrv", "-p"],
+    ] {
+        let output = on_a_full_disk(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        let told = String::from_utf8(output.stderr).unwrap();
+        let mut lines = told.lines().filter(|line| !line.contains("warning: "));
+        assert!(lines.next().is_some_and(|line| line.contains("cannot write standard output: ")), "{told}");
+        assert_eq!(lines.next(), None);
+    }
+}
+
+#[test]
+fn a_pipe_that_nobody_reads_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_staticfire"));
+    let mut child =
+        command.args(["run", &scenario(folder.path())]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    // Judged as if somebody read it.
+    assert_eq!(output.status.code(), staticfire(&["run", &scenario(folder.path())]).status.code());
+    assert!(one_line(&output).contains("transactionCheckMax"));
+}
+
+#[test]
+fn a_broker_serves_although_none_of_its_lines_can_be_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let file = config(folder.path(), "a", &format!("listenPort={port}\ntransactionCheckMax=3"));
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut command = on_a_full_disk(&["broker", "-vv", "-c", file.to_str().unwrap()]);
+    let mut broker = Running(command.stderr(full).spawn().unwrap());
+    let answers = || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok();
+    let tries = (0..200).find(|_| {
+        std::thread::sleep(Duration::from_millis(100));
+        answers()
+    });
+    assert!(tries.is_some(), "it does not listen");
+    // Time for lines that it cannot write.
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(answers() && broker.0.try_wait().unwrap().is_none(), "it died");
+}
+
+#[test]
+fn a_key_without_effect_in_a_scenario_is_a_warning() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = staticfire(&["plan", &scenario(folder.path())]);
+    assert!(output.status.success());
+    let told = one_line(&output);
+    assert!(told.contains("small.toml:6:48: `transactionCheckMax` has no effect here"), "{told}");
+}
+
+#[test]
+fn a_scenario_with_nothing_but_defaults_runs_in_a_child() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = scenario(folder.path());
+    let text = std::fs::read_to_string(&file).unwrap();
+    let config = text.lines().find(|line| line.starts_with("config")).unwrap();
+    std::fs::write(&file, text.replace(config, "")).unwrap();
+    let output = staticfire(&["run", &file, "--seeds", "0..1", "--json", "--jobs", "1000000000"]);
+    let told = String::from_utf8(output.stdout).unwrap();
+    assert!(told.contains("\"scenario\":\"small\"") && !told.contains("\"liveness\""), "{told}");
+}
+
+#[test]
+fn files_without_end_and_files_that_are_no_text_are_refused() {
+    let output = staticfire(&["broker", "-c", "/dev/zero"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(one_line(&output).contains("/dev/zero has more than 1024 KiB"));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("x.toml");
+    std::fs::write(&file, b"format = 1\nabout = \"\xff\"\n").unwrap();
+    let output = staticfire(&["run", file.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(one_line(&output).contains("x.toml:2: not UTF-8: byte 0xff at offset 20"));
+}
+
+#[test]
+fn a_name_of_a_hundred_kilobytes_is_told_in_one_short_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = scenario(folder.path());
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, text.replace("checkout", &"x".repeat(100_000))).unwrap();
+    let output = staticfire(&["run", &file]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(one_line(&output).len() < 500);
 }
 
 /// Names and sizes of all files below a folder.

@@ -35,7 +35,7 @@ impl std::fmt::Display for Answering {
 /// Opens a port of its own choice on loopback, prints it, and serves until the process is killed.
 pub fn serve(form: Form, answering: Answering) -> Result<(), BoxError> {
     let listener = std::net::TcpListener::bind(("127.0.0.1", 0))?;
-    println!("{}", listener.local_addr()?.port());
+    crate::output::line(listener.local_addr()?.port())?;
     // The body does not move `opaque`, which stands in the header.
     let (request, answer) = (Template::send(form, 0, 1)?, Template::sent(form)?);
     for stream in listener.incoming() {

@@ -16,6 +16,7 @@ use sim::{
 };
 
 use super::{Problem, RunArguments, child, pool, read_scenario};
+use crate::output::say;
 
 /// How many polls of an outcome are named.
 const NAMED_MAX: usize = 5;
@@ -122,20 +123,20 @@ pub fn at_every_poll(arguments: &RunArguments, node: &str) -> Result<Verdict, Pr
     let idle = ran.iter().filter(|run| !run.texts("never_fired").is_empty()).count();
     if arguments.json {
         for run in &ran {
-            println!("{}", json!({ "poll": run.seed, "result": run.result }));
+            say!("{}", json!({ "poll": run.seed, "result": run.result }))?;
         }
-        println!("{}", json!({ "polls": polls, "runs": ran.len(), "without_crash": idle, "verdict": verdict.name() }));
+        say!("{}", json!({ "polls": polls, "runs": ran.len(), "without_crash": idle, "verdict": verdict.name() }))?;
         return Ok(verdict);
     }
-    println!("{}", table(&ran));
+    say!("{}", table(&ran))?;
     let real = started.elapsed().as_secs_f64();
-    println!("{node} makes {polls} polls without a crash; {} runs of seed {seed} in {real:.1} s real", ran.len());
+    say!("{node} makes {polls} polls without a crash; {} runs of seed {seed} in {real:.1} s real", ran.len())?;
     if idle > 0 {
-        println!("in {idle} of them it did not get to its poll");
+        say!("in {idle} of them it did not get to its poll")?;
     }
     if let Some(run) = ran.iter().find(|run| run.verdict != Verdict::Pass) {
         let (file, how) = (arguments.file.display(), crash.how());
-        println!("repeat: staticfire run {file} --seed {seed} --crash-at-poll {node}@{}{how}", run.seed);
+        say!("repeat: staticfire run {file} --seed {seed} --crash-at-poll {node}@{}{how}", run.seed)?;
     }
     Ok(verdict)
 }

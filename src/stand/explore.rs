@@ -25,8 +25,9 @@ use sim::{scenario::units, verdict::Verdict};
 use super::{
     Problem, cannot, check_mutant,
     child::{self, Limits},
-    parse_seeds, pool,
+    parse_jobs, parse_seeds, pool,
 };
+use crate::output::{Unwritten, say};
 use outcome::Outcome;
 use results::Results;
 use tally::{Stop, StopRules, Tally};
@@ -55,7 +56,7 @@ pub struct ExploreArguments {
     #[arg(long, value_name = "SEEDS", group = "end", value_parser = clap::value_parser!(u64).range(1..))]
     quiet_after: Option<u64>,
     /// How many processes at a time; as many as there are processors if it is not given
-    #[arg(long)]
+    #[arg(long, value_parser = parse_jobs)]
     jobs: Option<usize>,
     /// Where results go, a line for each seed, and where an earlier job is continued: FILE.jsonl, or a folder
     #[arg(long, value_name = "PATH", default_value = "explore.jsonl")]
@@ -96,7 +97,7 @@ pub fn explore(arguments: &ExploreArguments) -> Result<Verdict, Problem> {
     };
     job.take_earlier(earlier);
     let stopped = job.run(&stop)?;
-    job.tell(stopped);
+    job.tell(stopped)?;
     match stopped {
         Stop::Interrupted => Err(Problem::Interrupted),
         _ => Ok(job.tally.verdict(&targets)),
@@ -211,42 +212,42 @@ impl Job<'_> {
         }
     }
 
-    fn tell(&self, stopped: Stop) {
+    fn tell(&self, stopped: Stop) -> Result<(), Unwritten> {
         if self.arguments.json {
-            println!("{}", self.json(stopped));
-            return;
+            return say!("{}", self.json(stopped));
         }
         let Tally { seeds, virtual_ms, .. } = self.tally;
         let ran = seeds - self.done.len() as u64;
         let real = self.started.elapsed().as_secs_f64();
         let rate = ran as f64 / real;
-        println!("{ran} seeds in {real:.1} s, {rate:.1}/s; {}", stopped.text());
-        println!(
+        say!("{ran} seeds in {real:.1} s, {rate:.1}/s; {}", stopped.text())?;
+        say!(
             "{}: {seeds} seeds of {} scenarios, {} s virtual, build {}",
             self.results.path().display(),
             self.targets.len(),
             virtual_ms / 1000,
             child::build_id()
-        );
+        )?;
         for (way, group) in self.tally.by_gravity() {
             let by = if way.by.is_empty() { String::new() } else { format!("   by {}", way.by) };
-            println!("FAIL {} {}   {} seeds{by}", way.verdict, way.about, group.count);
+            say!("FAIL {} {}   {} seeds{by}", way.verdict, way.about, group.count)?;
             for (number, run) in group.fastest.iter().enumerate() {
                 if let Some(failure) = run.failure.as_ref().filter(|_| number == 0) {
-                    println!("  {}", failure.what);
+                    say!("  {}", failure.what)?;
                 }
-                println!("  repeat: {}", run.repeat());
+                say!("  repeat: {}", run.repeat())?;
             }
         }
         for missing in self.tally.never_seen(self.targets) {
-            println!("never seen in any seed: {missing}");
+            say!("never seen in any seed: {missing}")?;
         }
         if self.tally.groups.is_empty() {
-            println!("no seed failed");
+            say!("no seed failed")?;
         }
         if stopped == Stop::Interrupted {
-            println!("the same command goes on from here");
+            say!("the same command goes on from here")?;
         }
+        Ok(())
     }
 
     fn json(&self, stopped: Stop) -> serde_json::Value {

@@ -10,6 +10,7 @@ use serde_json::json;
 use sim::{points, verdict::Verdict};
 
 use super::{Problem, RunArguments, check_mutant, child, pool, read_scenario};
+use crate::output::{Unwritten, say};
 
 /// How many failing seeds of an outcome are named.
 const NAMED_MAX: usize = 3;
@@ -41,17 +42,17 @@ pub fn run(arguments: &RunArguments) -> Result<Verdict, Problem> {
     }
     if arguments.json {
         for run in &ran {
-            println!("{}", run.result);
+            say!("{}", run.result)?;
         }
-        println!(
+        say!(
             "{}",
             json!({ "seeds": ran.len(), "verdict": verdict.name(), "never_seen": unseen, "never_fired": idle, "never_reached": unstated })
-        );
+        )?;
     } else {
-        print(arguments, &outcomes, &ran, started.elapsed());
+        print(arguments, &outcomes, &ran, started.elapsed())?;
         for (what, names) in [("never seen", &unseen), ("never fired", &idle), ("always! not reached", &unstated)] {
             if !names.is_empty() {
-                println!("{what} in any seed: {}", names.join(", "));
+                say!("{what} in any seed: {}", names.join(", "))?;
             }
         }
     }
@@ -70,7 +71,7 @@ fn print(
     outcomes: &BTreeMap<(Verdict, String), Vec<&child::Ran>>,
     ran: &[child::Ran],
     real: Duration,
-) {
+) -> Result<(), Unwritten> {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(["outcome", "seeds", "for example", "first problem"]);
     for ((verdict, violated), runs) in outcomes {
@@ -80,12 +81,13 @@ fn print(
         let problem = if *verdict == Verdict::Pass { String::new() } else { runs[0].first_problem() };
         table.add_row([outcome, runs.len().to_string(), named.join(", "), problem]);
     }
-    println!("{table}");
+    say!("{table}")?;
     let virtual_ms: u64 = ran.iter().map(|run| run.number("virtual_ms")).sum();
-    println!("{} seeds, {} s virtual in {:.1} s real", ran.len(), virtual_ms / 1000, real.as_secs_f64());
+    say!("{} seeds, {} s virtual in {:.1} s real", ran.len(), virtual_ms / 1000, real.as_secs_f64())?;
     let failed = ran.iter().find(|run| run.verdict != Verdict::Pass);
     if let Some(run) = failed {
         let mutant = arguments.mutant.as_ref().map(|name| format!(" --mutant {name}")).unwrap_or_default();
-        println!("repeat: staticfire run {} --seed {}{mutant}", arguments.file.display(), run.seed);
+        say!("repeat: staticfire run {} --seed {}{mutant}", arguments.file.display(), run.seed)?;
     }
+    Ok(())
 }

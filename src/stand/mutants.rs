@@ -6,6 +6,7 @@ use comfy_table::{Table, presets};
 use sim::verdict::Verdict;
 
 use super::{MutantsArguments, Problem, check_mutant, child, pool, read_scenario};
+use crate::output::say;
 
 /// All planted bugs. The scenario of each has its name, and says which checker must catch it within how many seeds.
 pub const MUTANTS: [&str; 4] =
@@ -40,7 +41,7 @@ pub fn mutants(arguments: &MutantsArguments) -> Result<Verdict, Problem> {
         let quiet = if false_alarms == 0 { "nothing".to_owned() } else { format!("{false_alarms} FALSE ALARMS") };
         table.add_row([name.to_owned(), checker, shown, quiet]);
     }
-    println!("{table}");
+    say!("{table}")?;
     Ok(if all_caught { Verdict::Pass } else { Verdict::Safety })
 }
 

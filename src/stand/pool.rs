@@ -15,6 +15,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::Problem;
 
+/// The most workers, whatever was asked for: each has a thread and a child process.
+pub const WORKERS_MAX: usize = 256;
+
 /// Runs `work` on each job, `workers` at a time, and gives the results to `take` on this thread, in the order in which
 /// they come. Once `take` breaks no further job begins; those that run come to their end and are taken as well.
 pub fn run<J: Send, T: Send>(
@@ -23,6 +26,7 @@ pub fn run<J: Send, T: Send>(
     work: impl Fn(J) -> T + Sync,
     mut take: impl FnMut(T) -> ControlFlow<()>,
 ) {
+    let workers = workers.clamp(1, WORKERS_MAX).min(jobs.size_hint().1.unwrap_or(usize::MAX));
     let (jobs, work, closed) = (Mutex::new(jobs), &work, AtomicBool::new(false));
     let next = || match closed.load(Ordering::Relaxed) {
         true => None,
@@ -31,7 +35,7 @@ pub fn run<J: Send, T: Send>(
     std::thread::scope(|scope| {
         // A worker waits until its result was taken, so that none runs ahead of what `take` says.
         let (done, results) = mpsc::sync_channel(0);
-        for _ in 0..workers.max(1) {
+        for _ in 0..workers {
             let done = done.clone();
             scope.spawn(move || {
                 while let Some(job) = next() {
@@ -99,6 +103,17 @@ mod tests {
     fn results_of_seeds_are_in_the_order_of_the_seeds() {
         let squares = all(3..40, 4, |seed| Ok(seed * seed));
         assert_eq!(squares.ok(), Some((3..40).map(|seed| seed * seed).collect()));
+    }
+
+    #[test]
+    fn there_are_no_more_workers_than_jobs() {
+        let threads = Mutex::new(std::collections::BTreeSet::new());
+        let work = |job: u64| {
+            threads.lock().unwrap().insert(format!("{:?}", std::thread::current().id()));
+            Ok(job)
+        };
+        assert_eq!(all(0..4, 1_000_000_000, work).map(|done| done.len()).ok(), Some(4));
+        assert!(threads.lock().unwrap().len() <= 4);
     }
 
     #[test]

@@ -12,6 +12,8 @@ use sim::{
     verdict::{Judgement, Problem, Verdict},
 };
 
+use super::mutants::MUTANTS;
+
 /// The most lines of a report.
 const LINES_MAX: usize = 24;
 
@@ -131,10 +133,20 @@ impl Shown<'_> {
             lines.push(self.time());
             last.push(format!("shrink: {}", self.command("shrink")));
         }
+        last.extend(self.needs_mutant());
         lines.extend(self.body());
         lines.truncate(LINES_MAX - last.len());
         lines.extend(last);
         lines.join("\n") + "\n"
+    }
+
+    /// Why the scenario of a planted bug finds nothing: nobody switched the bug on.
+    fn needs_mutant(&self) -> Option<String> {
+        let name = &self.plan.scenario.name;
+        let is_missing =
+            self.mutant.is_none() && MUTANTS.contains(&name.as_str()) && self.judgement.verdict == Verdict::Opportunity;
+        let build = if cfg!(feature = "mutants") { "" } else { ", in a build with --features mutants" };
+        is_missing.then(|| format!("note: the file is for a planted bug: run it with --mutant {name}{build}"))
     }
 
     fn headline(&self, colours: bool) -> String {

@@ -9,6 +9,7 @@ use serde_json::json;
 use sim::verdict::Verdict;
 
 use super::{Problem, VerifyArguments, cannot, child, read_scenario};
+use crate::output::{self, say};
 
 /// How many common records are shown before the first difference.
 const CONTEXT: usize = 20;
@@ -25,7 +26,7 @@ pub fn verify(arguments: &VerifyArguments) -> Result<Verdict, Problem> {
             fields.into_iter().filter(|field| first.result.get(field) != second.result.get(field)).collect();
         let same = different.is_empty() && !first.result.is_null();
         if arguments.json {
-            println!(
+            say!(
                 "{}",
                 json!({
                     "seed": seed,
@@ -34,21 +35,21 @@ pub fn verify(arguments: &VerifyArguments) -> Result<Verdict, Problem> {
                     "hash": first.text("hash"),
                     "side_hash": first.text("side_hash"),
                 })
-            );
+            )?;
         } else if same {
-            println!("identical   seed {seed}   hash {}   side {}", first.text("hash"), first.text("side_hash"));
+            say!("identical   seed {seed}   hash {}   side {}", first.text("hash"), first.text("side_hash"))?;
         }
         if !same {
             differ += 1;
             if !arguments.json {
-                println!("DIFFERENT   seed {seed}   in {}", different.join(", "));
-                println!("  {} / {}", first.first_problem(), second.first_problem());
-                print!("{}", first_difference(&arguments.file, seed)?);
+                say!("DIFFERENT   seed {seed}   in {}", different.join(", "))?;
+                say!("  {} / {}", first.first_problem(), second.first_problem())?;
+                output::print(first_difference(&arguments.file, seed)?)?;
             }
         }
     }
     if !arguments.json && seeds.end - seeds.start > 1 {
-        println!("{} seeds, {differ} of them different", seeds.end - seeds.start);
+        say!("{} seeds, {differ} of them different", seeds.end - seeds.start)?;
     }
     Ok(if differ == 0 { Verdict::Pass } else { Verdict::Nondeterminism })
 }
