@@ -90,6 +90,12 @@ impl Host {
         self.machine.process_id()
     }
 
+    /// How many files and sockets the process of this node may have open at once; `None` if nothing limits it.
+    #[must_use]
+    pub fn open_files_max(&self) -> Option<u64> {
+        self.machine.open_files_max()
+    }
+
     /// The machine itself, for the wrappers of this crate and for those who provide machines.
     #[must_use]
     pub fn machine(&self) -> &Arc<dyn Machine> {

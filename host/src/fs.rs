@@ -161,7 +161,7 @@ impl Files {
         self.machine.remove_dir(path.into()).await
     }
 
-    /// Makes the entries of a directory durable.
+    /// Makes the entries of a directory durable. While the process has too many files open to do that, it waits.
     ///
     /// # Errors
     /// An I/O error of the device: nothing may be assumed about the entries then.
@@ -233,6 +233,16 @@ impl File {
             }
         }
         Ok(())
+    }
+
+    /// The first position at or behind `at` that may hold anything but zeros; `None` if up to the end of the file none
+    /// does. It tells what was never written from what was, without reading either: zeros that were written count as
+    /// data, and a file system that does not know takes everything for data.
+    ///
+    /// # Errors
+    /// As the operating system reports them.
+    pub fn next_data(&self, at: u64) -> io::Result<Option<u64>> {
+        self.file.next_data(at)
     }
 
     /// Writes all of `bytes` at `at` into the page cache, extending the file if needed. After an error a part may have

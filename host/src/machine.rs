@@ -90,6 +90,11 @@ pub trait Machine: Send + Sync + 'static {
     /// Space of the file system that holds `path`.
     fn space(&self, path: &Path) -> io::Result<Space>;
 
+    /// See [`crate::Host::open_files_max`]. The default knows no limit.
+    fn open_files_max(&self) -> Option<u64> {
+        None
+    }
+
     /// Number `counter` of the stream `stream`.
     fn draw(&self, stream: u64, counter: u64) -> u64;
 
@@ -173,6 +178,10 @@ pub trait RawFile: Send + Sync {
 
     /// Reads at most `buf.len()` bytes from `at`; 0 at or past the end.
     fn read_at(&self, buf: &mut [u8], at: u64) -> io::Result<usize>;
+
+    /// The first position at or behind `at` that may hold anything but zeros; `None` if up to the end none does. Reads
+    /// nothing.
+    fn next_data(&self, at: u64) -> io::Result<Option<u64>>;
 
     /// Writes into the page cache; may be short. Extends the file if it ends beyond the length.
     fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<usize>;

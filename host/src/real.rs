@@ -14,6 +14,7 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::sync::watch;
 
 use crate::{
@@ -58,7 +59,8 @@ pub enum RunError {
     },
 }
 
-/// Runs one node on the real machine until `main` ends, then drops the tasks it left behind.
+/// Runs one node on the real machine until `main` ends, then drops the tasks it left behind. The soft limit of open
+/// files becomes the hard one.
 ///
 /// # Errors
 /// [`RunError::Panicked`] as soon as any task of the node panics.
@@ -72,6 +74,7 @@ where
     F::Output: Send + 'static,
 {
     check_allowed()?;
+    raise_open_files_max();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let (panicked, mut panics) = watch::channel(None);
     let host = Host::new(Arc::new(RealMachine {
@@ -125,8 +128,18 @@ pub async fn stop_signal() -> io::Result<()> {
 /// # Errors
 /// If the limit is above one that was set before and may not be raised.
 pub fn limit_address_space(bytes: u64) -> io::Result<()> {
-    use rustix::process::{Resource, Rlimit, setrlimit};
     Ok(setrlimit(Resource::As, Rlimit { current: Some(bytes), maximum: Some(bytes) })?)
+}
+
+/// Lets this process have as many files and sockets open as the system allows it: each connection and each file of a
+/// queue is one, and what a shell starts with is often 1024.
+fn raise_open_files_max() {
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current != limit.maximum
+        && let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit })
+    {
+        tracing::warn!(%error, "the limit of open files stays as it is");
+    }
 }
 
 struct RealMachine {
@@ -235,11 +248,15 @@ impl Machine for RealMachine {
     }
 
     fn sync_dir(&self, path: PathBuf) -> BoxFuture<io::Result<()>> {
-        Box::pin(files::blocking(move || std::fs::File::open(path)?.sync_all()))
+        Box::pin(files::sync_dir(path))
     }
 
     fn space(&self, path: &Path) -> io::Result<Space> {
         files::space(path)
+    }
+
+    fn open_files_max(&self) -> Option<u64> {
+        getrlimit(Resource::Nofile).current
     }
 
     fn draw(&self, stream: u64, counter: u64) -> u64 {

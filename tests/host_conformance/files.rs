@@ -92,6 +92,30 @@ pub async fn a_length_can_be_set_and_reserved(host: Host, dir: PathBuf) {
     assert!(file.is_empty().unwrap());
 }
 
+/// Where a file system cannot tell, everything counts as data; the ones that tests run on can.
+pub async fn what_was_never_written_is_told_from_data(host: Host, dir: PathBuf) {
+    let files = host.files();
+    let file = files.open(dir.join("file"), OpenOptions::CREATE).await.unwrap();
+    assert_eq!(file.next_data(0).unwrap(), None);
+    file.set_len(1 << 20).await.unwrap();
+    assert_eq!(file.next_data(0).unwrap(), None);
+    file.write_all_at(b"x", 300_000).unwrap();
+    let data = file.next_data(0).unwrap().unwrap();
+    assert!((1..=300_000).contains(&data), "{data}");
+    assert_eq!(file.next_data(300_000).unwrap(), Some(300_000));
+    assert_eq!(file.next_data(400_000).unwrap(), None);
+    assert_eq!(file.next_data(2 << 20).unwrap(), None);
+    // Reserved space was not written; whoever reads it by its position gets zeros.
+    let reserved = files.open(dir.join("reserved"), OpenOptions::CREATE).await.unwrap();
+    reserved.allocate(1 << 20).await.unwrap();
+    reserved.write_all_at(b"x", 0).unwrap();
+    reserved.sync_all().await.unwrap();
+    assert_eq!(reserved.next_data(0).unwrap(), Some(0));
+    let mapping = reserved.map(1 << 20).await.unwrap();
+    mapping.write(700_000, b"y");
+    assert_eq!(reserved.next_data(700_000).unwrap(), Some(700_000));
+}
+
 pub async fn metadata_tell_kind_length_and_time(host: Host, dir: PathBuf) {
     let (files, path) = (host.files(), dir.join("file"));
     // The clock that stamps files may lag behind the one that is read, by a tick of the kernel.

@@ -52,6 +52,7 @@ on_both_machines! {
         all_handles_of_a_file_see_the_same_bytes,
         a_handle_for_reading_refuses_changes,
         a_length_can_be_set_and_reserved,
+        what_was_never_written_is_told_from_data,
         metadata_tell_kind_length_and_time,
         flushing_succeeds,
         a_removed_file_lives_until_its_last_handle,

@@ -6,10 +6,14 @@ use std::{
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use bytes::Bytes;
-use rustix::fs::{FallocateFlags, FlockOperation};
+use rustix::{
+    fs::{FallocateFlags, FlockOperation, SeekFrom},
+    io::Errno,
+};
 
 use super::{check_allowed, wall_ms};
 use crate::{
@@ -17,6 +21,9 @@ use crate::{
     machine::{BoxFuture, RawFile, RawMapping},
     region::Region,
 };
+
+/// Pause before a directory is opened again that could not be.
+const SHORTAGE_PAUSE: Duration = Duration::from_millis(100);
 
 /// Runs a call that may wait for a device on a thread that may wait.
 pub(super) async fn blocking<T, F>(call: F) -> io::Result<T>
@@ -72,6 +79,30 @@ pub(super) async fn metadata(path: PathBuf) -> io::Result<Metadata> {
     .await
 }
 
+/// Flushes a directory. It must be opened for that, and a process that has too many files open cannot: then nothing was
+/// flushed and nothing is lost, unlike after a flush that failed, so this goes on when it can.
+pub(super) async fn sync_dir(path: PathBuf) -> io::Result<()> {
+    let mut told = false;
+    let dir = loop {
+        let name = path.clone();
+        match blocking(move || File::open(name)).await {
+            Err(error) if is_shortage(&error) => {
+                if !std::mem::replace(&mut told, true) {
+                    tracing::warn!(path = %path.display(), %error, "a directory waits to be flushed");
+                }
+                tokio::time::sleep(SHORTAGE_PAUSE).await;
+            }
+            other => break other?,
+        }
+    };
+    blocking(move || dir.sync_all()).await
+}
+
+/// Whether a file could not be opened for want of something that may come back.
+fn is_shortage(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM))
+}
+
 pub(super) fn space(path: &Path) -> io::Result<Space> {
     check_allowed()?;
     let stat = rustix::fs::statvfs(path)?;
@@ -93,6 +124,18 @@ impl RawFile for RealFile {
 
     fn read_at(&self, buf: &mut [u8], at: u64) -> io::Result<usize> {
         self.file.read_at(buf, at)
+    }
+
+    fn next_data(&self, at: u64) -> io::Result<Option<u64>> {
+        // It moves the position of the open file, which nothing here uses.
+        match rustix::fs::seek(&*self.file, SeekFrom::Data(at)) {
+            Ok(data) => Ok(Some(data)),
+            // Nothing but a hole up to the end, or `at` lies behind it.
+            Err(Errno::NXIO) => Ok(None),
+            // The file system cannot tell.
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok((at < self.len()?).then_some(at)),
+            Err(error) => Err(error.into()),
+        }
     }
 
     fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<usize> {
@@ -129,7 +172,7 @@ impl RawFile for RealFile {
         }
         match rustix::fs::fcntl_lock(&*self.file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(true),
-            Err(rustix::io::Errno::ACCESS | rustix::io::Errno::AGAIN) => {
+            Err(Errno::ACCESS | Errno::AGAIN) => {
                 self.file.unlock()?;
                 Ok(false)
             }

@@ -44,6 +44,10 @@ impl RawFile for SimFile {
         self.handle.with(|state| Ok(state.content(self.ino).read(buf, at)))
     }
 
+    fn next_data(&self, at: u64) -> io::Result<Option<u64>> {
+        self.handle.with(|state| Ok(state.content(self.ino).next_data(at)))
+    }
+
     fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<usize> {
         self.check_write()?;
         let env = self.handle.env();

@@ -144,6 +144,12 @@ impl Content {
         count
     }
 
+    /// The first position at or behind `at` on a page that was written.
+    pub(super) fn next_data(&self, at: u64) -> Option<u64> {
+        let page = self.written.iter_from(at / PAGE_BYTES).next()?;
+        Some((page * PAGE_BYTES).max(at)).filter(|&data| data < self.len)
+    }
+
     fn with_page<T>(&self, page: u64, look: impl FnOnce(&[u8]) -> T) -> T {
         if !self.written.contains(page) {
             return look(Image::Zeros.bytes());
