@@ -10,7 +10,7 @@ use std::{
     path::PathBuf,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, RwLock,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -38,6 +38,8 @@ pub(crate) struct CommitLog {
     written: AtomicU64,
     /// Everything below is on disk.
     flushed: AtomicU64,
+    /// A deletion may not be durable, and nobody can tell.
+    names_unknown: AtomicBool,
     /// Someone waits for the next file to be made.
     pub(crate) file_wanted: Notify,
     /// The next file was made, or could not be.
@@ -105,6 +107,7 @@ impl CommitLog {
                 last_store_ms: state.last_store_ms,
                 closed: false,
             }),
+            names_unknown: AtomicBool::new(false),
             file_wanted: Notify::new(),
             file_decided: Notify::new(),
         };
@@ -294,9 +297,20 @@ impl CommitLog {
     /// The machine refuses; the file is not read any more all the same.
     pub(crate) async fn remove_oldest(&self) -> io::Result<u64> {
         let Some((oldest, _)) = self.oldest() else { return Ok(self.start()) };
+        if self.names_unknown.load(Ordering::Acquire) {
+            return Err(io::Error::other("a flush of the directory failed, files are deleted again after a restart"));
+        }
+        match self.files.remove_file(&oldest.path).await {
+            // Somebody else removed it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            result => result?,
+        }
         self.segments.write().unwrap_or_else(PoisonError::into_inner).retain(|file| !Arc::ptr_eq(file, &oldest));
-        self.files.remove_file(&oldest.path).await?;
-        self.files.sync_dir(&self.dir).await?;
+        if let Err(error) = self.files.sync_dir(&self.dir).await {
+            // This file may come back after a loss of power. With the next one gone too there would be a hole.
+            self.names_unknown.store(true, Ordering::Release);
+            return Err(error);
+        }
         host::point!("store.file-deleted", oldest.start);
         Ok(oldest.end())
     }
