@@ -454,3 +454,29 @@ pub(crate) fn contiguous(names: &[String], file_bytes: u64) -> (Vec<u64>, Vec<St
     }
     (starts, rest)
 }
+
+#[cfg(test)]
+mod tests {
+    use host::fs::OpenOptions;
+
+    use super::find_dirt;
+
+    /// Reading so much would take hours.
+    #[test]
+    fn what_was_never_written_is_not_read() {
+        const TIB: u64 = 1 << 40;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        host::real::run("test", |host| async move {
+            let file = host.files().open(path, OpenOptions::CREATE).await.unwrap();
+            file.set_len(TIB).await.unwrap();
+            file.write_all_at(&[0, 0, 5], 0).unwrap();
+            assert_eq!(find_dirt(&file, 0, TIB).unwrap(), Some(2));
+            assert_eq!(find_dirt(&file, 3, TIB).unwrap(), None);
+            file.write_all_at(b"x", TIB - 9).unwrap();
+            assert_eq!(find_dirt(&file, 3, TIB).unwrap(), Some(TIB - 9));
+            assert_eq!(find_dirt(&file, 3, TIB - 9).unwrap(), None);
+        })
+        .unwrap();
+    }
+}
