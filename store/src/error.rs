@@ -9,7 +9,7 @@ use message::{PhyOffset, RecordError};
 #[non_exhaustive]
 pub enum StoreError {
     /// Another broker has it open. Nothing was touched.
-    #[error("the store {} is in use by another broker", .root.display())]
+    #[error("the store `{}` is in use by another broker", .root.display())]
     Locked {
         /// The root of the store.
         root: PathBuf,
@@ -33,7 +33,7 @@ pub enum StoreError {
         reason: &'static str,
     },
     /// A file of another length than the settings say. Nothing was touched.
-    #[error("{} has {found_bytes} bytes, {key} says {expected_bytes}", .path.display())]
+    #[error("`{}` has {found_bytes} bytes, {key} says {expected_bytes}{}", .path.display(), hint_on_size(key))]
     FileSize {
         /// The file.
         path: PathBuf,
@@ -57,6 +57,19 @@ pub enum StoreError {
         /// What is wrong with it.
         source: RecordError,
     },
+    /// Files of the commit log are missing between others. Nothing was touched.
+    #[error(
+        "the commit log has a hole, {count} file(s) are missing: {}{}; put them back, or set \
+         acceptDamagedCommitLog=true to give up all messages before the hole too",
+        .missing.iter().map(|path| format!("`{}`", path.display())).collect::<Vec<_>>().join(", "),
+        if *count > .missing.len() as u64 { ", …" } else { "" }
+    )]
+    Hole {
+        /// The first of them.
+        missing: Vec<PathBuf>,
+        /// How many they are.
+        count: u64,
+    },
     /// The machine failed.
     #[error("cannot {op} {}", .path.display())]
     Io {
@@ -75,6 +88,16 @@ pub enum StoreError {
         /// What is wrong with it.
         reason: String,
     },
+}
+
+/// What may be done about a file of another length.
+fn hint_on_size(key: &str) -> &'static str {
+    if key == "mappedFileSizeConsumeQueue" {
+        "; give the key the value that the store was made with, or move the consume queues away: they are rebuilt from \
+         the log"
+    } else {
+        "; if the store was made with another value of the key, give it that"
+    }
 }
 
 impl StoreError {

@@ -7,10 +7,10 @@ use std::{
 
 use host::fs::{DirEntry, Files, OpenOptions};
 use tracing::warn;
-
 use crate::{
     StoreConfig, StoreError,
     consume_queue::{FoundFile, contiguous, find_dirt},
+    entry::CqEntry,
     log_file::{LogFile, file_name, file_start},
     queues::ConsumeQueues,
 };
@@ -19,14 +19,33 @@ use crate::{
 pub(crate) struct FoundLog {
     /// Oldest first, without holes, all of full length.
     pub(crate) segments: Vec<LogFile>,
-    /// Files without content behind them, to be removed once the store is accepted.
+    /// Files that are of no use, to be removed once the store is accepted.
     pub(crate) leftovers: Vec<PathBuf>,
+    /// What is missing in front of `segments`.
+    pub(crate) hole: Option<Hole>,
 }
+
+/// Files of the log that are missing between others. Source: `spec/store.md` 9.1.
+#[derive(Debug)]
+pub(crate) struct Hole {
+    /// The first missing ones, oldest first, at most [`MISSING_TOLD`].
+    pub(crate) missing: Vec<PathBuf>,
+    /// How many are missing in all.
+    pub(crate) count: u64,
+    /// The files in front of it, oldest first.
+    pub(crate) older: Vec<PathBuf>,
+}
+
+/// Missing files that are named one by one.
+const MISSING_TOLD: u64 = 3;
+
+/// Files without a hole between them, oldest first: where each starts, and its path.
+type Part = Vec<(u64, PathBuf)>;
 
 /// Maps the files of the commit log.
 ///
-/// A last file that was never filled may have any length, since its length is metadata of its own. Files before a hole
-/// are what a deletion left whose directory was never synced: they are not used (SF12).
+/// A last file that was never filled may have any length, since its length is metadata of its own. What lies in front
+/// of a hole is not used; whether such a log may be used at all is for the caller to decide.
 ///
 /// # Errors
 /// A file with content of another length than the settings say; I/O errors.
@@ -52,26 +71,84 @@ pub(crate) async fn load_log(files: &Files, dir: &Path, file_bytes: u64) -> Resu
         leftovers.push(path.clone());
         found.pop();
     }
-    let mut segments: Vec<LogFile> = Vec::new();
-    for (start, path) in found {
-        let len = length(files, &path).await?;
+    for (start, path) in &found {
+        let len = length(files, path).await?;
         if len != file_bytes || start % file_bytes != 0 {
-            return Err(wrong_log_length(&path, len, file_bytes));
+            return Err(wrong_log_length(path, len, file_bytes));
         }
-        if segments.last().is_some_and(|last| last.end() != start) {
-            warn!(path = %path.display(), "files are missing before this one, older ones are not used");
-            segments.clear();
-        }
-        segments.push(LogFile::open(files, path.clone(), start, len).await.map_err(StoreError::io("map", path))?);
     }
-    Ok(FoundLog { segments, leftovers })
+    let mut parts = parts(found, file_bytes);
+    while parts.len() > 1 {
+        // Files that were made ahead may be there while the one before them, without content too, is not.
+        let last = parts.pop().expect("there are two parts");
+        if !are_blank(files, &last, file_bytes).await? {
+            parts.push(last);
+            break;
+        }
+        leftovers.extend(last.into_iter().map(|(_, path)| path));
+    }
+    let used = parts.pop().unwrap_or_default();
+    let hole = used.first().and_then(|(start, _)| hole(dir, parts, *start, file_bytes));
+    let mut segments: Vec<LogFile> = Vec::new();
+    for (start, path) in used {
+        let segment = LogFile::open(files, path.clone(), start, file_bytes).await;
+        segments.push(segment.map_err(StoreError::io("map", path))?);
+    }
+    Ok(FoundLog { segments, leftovers, hole })
+}
+
+/// Whether a log with a hole may be used, without what lies in front of it. If the reference deleted files and the power
+/// failed, newer ones may be gone while older ones are there, for it flushes no directory (SF12); `by_reference` says
+/// that this may be so. This store deletes so that no hole can come, so its messages are lost.
+///
+/// # Errors
+/// [`StoreError::Hole`], unless the settings accept damage.
+pub(crate) fn judge_hole(found: &mut FoundLog, by_reference: bool, config: &StoreConfig) -> Result<(), StoreError> {
+    let Some(Hole { missing, count, older }) = found.hole.take() else { return Ok(()) };
+    if !by_reference && !config.accept_damaged_log {
+        return Err(StoreError::Hole { missing, count });
+    }
+    let first = missing.first().map(|path| path.display().to_string());
+    warn!(first, count, given_up = older.len(), "files of the log are missing, those in front of them are given up");
+    found.leftovers.extend(older);
+    Ok(())
+}
+
+/// Splits files, sorted by start, where some are missing.
+fn parts(found: Part, file_bytes: u64) -> Vec<Part> {
+    let mut parts: Vec<Part> = Vec::new();
+    for (start, path) in found {
+        match parts.last_mut() {
+            Some(part) if part.last().is_some_and(|(last, _)| last + file_bytes == start) => part.push((start, path)),
+            _ => parts.push(vec![(start, path)]),
+        }
+    }
+    parts
+}
+
+/// What is missing between `older` parts of the log, and between them and `used`, where the used one starts.
+fn hole(dir: &Path, older: Vec<Part>, used: u64, file_bytes: u64) -> Option<Hole> {
+    let ends = older.iter().filter_map(|part| part.last()).map(|(last, _)| last + file_bytes);
+    let starts = older.iter().skip(1).filter_map(|part| part.first()).map(|(start, _)| *start).chain([used]);
+    let gaps: Vec<(u64, u64)> = ends.zip(starts).collect();
+    let count = gaps.iter().map(|(from, to)| (to - from) / file_bytes).sum();
+    let missing = gaps
+        .into_iter()
+        .flat_map(|(from, to)| (from..to).step_by(file_bytes as usize).take(MISSING_TOLD as usize))
+        .take(MISSING_TOLD as usize)
+        .map(|start| dir.join(file_name(start)))
+        .collect();
+    let older: Vec<PathBuf> = older.into_iter().flatten().map(|(_, path)| path).collect();
+    (count > 0).then_some(Hole { missing, count, older })
 }
 
 /// Opens the files of all consume queues and returns those that must go: no file of a queue may lie behind a hole or
-/// have another length. Without a clean exit the names of files count as not durable.
+/// have another length, for it is rebuilt from the log (SF05). Without a clean exit the names of files count as not
+/// durable.
 ///
 /// # Errors
-/// Every file has another length than the settings say; a store of another kind; I/O errors.
+/// No file has the length that the settings say, and one has a length that other settings could say; a store of another
+/// kind; I/O errors.
 pub(crate) async fn load_queues(queues: &ConsumeQueues, clean: bool) -> Result<Vec<PathBuf>, StoreError> {
     let files = queues.files();
     let mut damaged = Vec::new();
@@ -99,8 +176,11 @@ pub(crate) async fn load_queues(queues: &ConsumeQueues, clean: bool) -> Result<V
                         names.push(name);
                         continue;
                     }
-                    0 => {}
-                    len => wrong = wrong.or(Some((path.clone(), len))),
+                    // Full of entries it may be, with another setting; else it is damaged.
+                    len if len > 0 && len.is_multiple_of(CqEntry::SIZE_BYTES) => {
+                        wrong = wrong.or(Some((path.clone(), len)));
+                    }
+                    _ => {}
                 }
                 damaged.push(path);
             }
@@ -160,6 +240,15 @@ async fn length(files: &Files, path: &Path) -> Result<u64, StoreError> {
 async fn is_blank(files: &Files, path: &Path, len: u64) -> Result<bool, StoreError> {
     let file = files.open(path, OpenOptions::READ).await.map_err(StoreError::io("open", path))?;
     Ok(find_dirt(&file, 0, len).map_err(StoreError::io("read", path))?.is_none())
+}
+
+async fn are_blank(files: &Files, part: &Part, file_bytes: u64) -> Result<bool, StoreError> {
+    for (_, path) in part {
+        if !is_blank(files, path, file_bytes).await? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 fn wrong_log_length(path: &Path, found_bytes: u64, expected_bytes: u64) -> StoreError {

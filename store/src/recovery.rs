@@ -9,9 +9,13 @@
 //!
 //! Source: `spec/store.md` 8.6.
 
-use std::{collections::BTreeSet, path::PathBuf, sync::Arc};
+use std::{collections::BTreeSet, path::PathBuf, sync::Arc, time::Duration};
 
-use host::fs::{Files, OpenOptions};
+use host::{
+    Host,
+    fs::{Files, OpenOptions},
+    time::Mono,
+};
 use message::{PhyOffset, RecordError, RecordView};
 use tracing::{info, warn};
 
@@ -30,8 +34,12 @@ use crate::{
 /// Entries at the end of a queue that are compared with the log before the queue counts as unknown.
 const ENTRIES_TO_VERIFY: u64 = 4096;
 
+/// Pause between two lines about a recovery that takes long.
+const PROGRESS_PAUSE: Duration = Duration::from_secs(5);
+
 /// What recovery works with.
 pub(crate) struct Recovery<'a> {
+    pub(crate) host: &'a Host,
     pub(crate) files: &'a Files,
     pub(crate) config: &'a StoreConfig,
     pub(crate) queues: &'a ConsumeQueues,
@@ -40,6 +48,27 @@ pub(crate) struct Recovery<'a> {
     pub(crate) checkpoint: Found,
     /// The last exit left no `abort` file.
     pub(crate) clean: bool,
+}
+
+/// When a line about the progress is due.
+struct Progress<'a> {
+    host: &'a Host,
+    next: Mono,
+}
+
+impl Progress<'_> {
+    fn new(host: &Host) -> Progress<'_> {
+        Progress { host, next: host.now() + PROGRESS_PAUSE }
+    }
+
+    fn is_due(&mut self) -> bool {
+        let now = self.host.now();
+        let is_due = now >= self.next;
+        if is_due {
+            self.next = now + PROGRESS_PAUSE;
+        }
+        is_due
+    }
 }
 
 /// Where the scan ended.
@@ -116,11 +145,16 @@ impl Recovery<'_> {
             return Ok(false);
         }
         let mut sum = 0;
-        for queue in self.queues.all() {
+        let all = self.queues.all();
+        let mut progress = Progress::new(self.host);
+        for (done, queue) in all.iter().enumerate() {
+            if progress.is_due() {
+                info!(done, of = all.len(), "recovery compares consume queues with the log");
+            }
             let io = || StoreError::io("read", self.queues.root().join(&queue.topic));
-            let Some(end) = self.verified_end(&queue, known.queues_durable).map_err(io())? else { return Ok(false) };
+            let Some(end) = self.verified_end(queue, known.queues_durable).map_err(io())? else { return Ok(false) };
             sum ^= queue.fingerprint_at(end);
-            if !self.borders_fit(&queue, end).map_err(io())? {
+            if !self.borders_fit(queue, end).map_err(io())? {
                 return Ok(false);
             }
         }
@@ -195,7 +229,11 @@ impl Recovery<'_> {
         let checks = self.checks();
         let mut scan = Scan { end: from, last_at: None, last_store_ms: 0, stopped_by: None };
         let mut seen = BTreeSet::new();
+        let mut progress = Progress::new(self.host);
         while let Some(file) = self.segment(scan.end) {
+            if progress.is_due() {
+                info!(at = scan.end, from, to = self.end(), "recovery reads the log");
+            }
             let run = file.mapping.with(scan.end - file.start, file.mapping.len(), |bytes| {
                 read_run(bytes, scan.end, checks, &self.config.delay_levels)
             });
@@ -353,7 +391,12 @@ impl Recovery<'_> {
     /// Erases what queues hold behind their ends, syncs them, and finds their first messages.
     async fn finish_queues(&self, scan: &Scan, nothing_happened: bool) -> Result<(), StoreError> {
         let start = self.start();
-        for queue in self.queues.all() {
+        let all = self.queues.all();
+        let mut progress = Progress::new(self.host);
+        for (done, queue) in all.iter().enumerate() {
+            if progress.is_due() {
+                info!(done, of = all.len(), "recovery puts consume queues in order");
+            }
             let io = |op| StoreError::io(op, self.queues.root().join(&queue.topic));
             let (first, max) = (queue.first_entry(), queue.bounds().max);
             let end = queue.partition(first, max, |entry| entry.is_none_or(|entry| entry.phy.0 >= scan.end));
@@ -369,7 +412,7 @@ impl Recovery<'_> {
     }
 
     async fn remove(&self, path: PathBuf) -> Result<(), StoreError> {
-        warn!(path = %path.display(), "removed, it holds nothing valid");
+        warn!(path = %path.display(), "removed, it is of no use");
         self.files.remove_file(&path).await.map_err(StoreError::io("remove", &path))?;
         let dir = path.parent().unwrap_or(&path);
         self.files.sync_dir(dir).await.map_err(StoreError::io("sync", dir))

@@ -29,7 +29,7 @@ use crate::{
     flush::{FlushPace, Flusher, GroupCommit, PAGE_BYTES},
     follow::takes_offset,
     gate::Gate,
-    load::{check_config, load_log, load_queues},
+    load::{check_config, judge_hole, load_log, load_queues},
     markers::{AbortFile, Lock},
     queues::ConsumeQueues,
     recovery::Recovery,
@@ -97,15 +97,17 @@ impl Store {
         let log_dir = config.commit_log_dir.clone().unwrap_or_else(|| root.join("commitlog"));
         let queue_bytes = config.consume_queue_file_bytes.next_multiple_of(CqEntry::SIZE_BYTES);
         let queues = Arc::new(ConsumeQueues::new(files.clone(), root.join("consumequeue"), queue_bytes));
-        let found_log = load_log(&files, &log_dir, config.commit_log_file_bytes).await?;
-        let damaged_queue_files = load_queues(&queues, clean).await?;
         let checkpoint_path = root.join("checkpoint");
         let found =
             Checkpoint::read(&files, &checkpoint_path).await.map_err(StoreError::io("read", &checkpoint_path))?;
+        let mut found_log = load_log(&files, &log_dir, config.commit_log_file_bytes).await?;
+        judge_hole(&mut found_log, !clean && found.known.is_none(), &config)?;
+        let damaged_queue_files = load_queues(&queues, clean).await?;
         for dir in [&log_dir, queues.root()] {
             make_dir(&files, dir).await.map_err(StoreError::io("create", dir))?;
         }
         let recovery = Recovery {
+            host: &host,
             files: &files,
             config: &config,
             queues: &queues,

@@ -302,16 +302,84 @@ fn a_file_of_length_zero_in_the_middle_is_refused() {
 }
 
 #[test]
-fn files_before_a_hole_are_not_used() {
+fn a_hole_in_the_log_is_refused_until_the_loss_is_accepted() {
+    on_machine(|dir| async move {
+        let (running, all) = filled(&dir).await;
+        let killed = dir.with_extension("killed");
+        copy_dir(&dir, &killed);
+        running.shutdown().await.unwrap();
+        for dir in [&dir, &killed] {
+            fs::remove_file(log_file(dir, 1)).unwrap();
+            let before = snapshot(dir);
+            let error = Store::open(config(dir)).await.unwrap_err();
+            assert!(matches!(&error, StoreError::Hole { missing, count: 1 } if *missing == [log_file(dir, 1)]), "{error}");
+            let told = error.to_string();
+            assert!(told.contains("00000000000000016384`") && told.contains("acceptDamagedCommitLog=true"), "{told}");
+            assert!(snapshot(dir) == before);
+            let left: Vec<StoredMessage> = all.iter().filter(|message| message.phy.0 >= 2 * FILE).cloned().collect();
+            let lossy = StoreConfig { accept_damaged_log: true, ..config(dir) };
+            let store = Store::open(lossy).await.unwrap();
+            assert!(everything(&store) == left);
+            assert_eq!(store.min_phy(), PhyOffset(2 * FILE));
+            store.shutdown().await.unwrap();
+            // What was given up is gone, so that the loss need not be accepted again.
+            assert!(!log_file(dir, 0).exists());
+            expect(dir, &left).await;
+        }
+    });
+}
+
+/// The reference flushes no directory: after a loss of power newer deleted files may be gone and older ones not.
+#[test]
+fn files_before_a_hole_that_the_reference_may_have_left_are_not_used() {
     on_machine(|dir| async move {
         let (running, all) = filled(&dir).await;
         running.shutdown().await.unwrap();
+        fs::write(dir.join("abort"), "1").unwrap();
+        fs::write(dir.join("checkpoint"), []).unwrap();
         fs::remove_file(log_file(&dir, 1)).unwrap();
         let left: Vec<StoredMessage> = all.into_iter().filter(|message| message.phy.0 >= 2 * FILE).collect();
         let store = Store::open(config(&dir)).await.unwrap();
         assert!(everything(&store) == left);
         assert_eq!(store.min_phy(), PhyOffset(2 * FILE));
         store.shutdown().await.unwrap();
+    });
+}
+
+#[test]
+fn a_file_made_ahead_behind_a_hole_is_dropped() {
+    on_machine(|dir| async move {
+        let (running, all) = filled(&dir).await;
+        running.shutdown().await.unwrap();
+        let last = fs::read_dir(dir.join("commitlog")).unwrap().count() as u64 - 1;
+        fs::write(log_file(&dir, last + 2), vec![0; FILE as usize]).unwrap();
+        expect(&dir, &all).await;
+        assert!(!log_file(&dir, last + 2).exists());
+    });
+}
+
+#[test]
+fn a_store_whose_only_queue_file_is_damaged_is_rebuilt() {
+    on_machine(|dir| async move {
+        let store = Store::open(config(&dir)).await.unwrap();
+        for number in 0..10 {
+            store.put_when_ready(&Text::new("t", 0, number).draft()).await.unwrap();
+        }
+        settle(&store).await;
+        let all = everything(&store);
+        store.shutdown().await.unwrap();
+        let queue = dir.join("consumequeue/t/0/00000000000000000000");
+        let copy = dir.with_extension("copy");
+        copy_dir(&dir, &copy);
+        fs::write(&queue, [7; 13]).unwrap();
+        expect(&dir, &all).await;
+        // This one may as well be of another setting.
+        fs::write(copy.join("consumequeue/t/0/00000000000000000000"), vec![0; 1000]).unwrap();
+        let error = Store::open(config(&copy)).await.unwrap_err().to_string();
+        assert!(error.ends_with(
+            "00000000000000000000` has 1000 bytes, mappedFileSizeConsumeQueue says 2000; give the key the value that \
+             the store was made with, or move the consume queues away: they are rebuilt from the log"
+        ), "{error}");
     });
 }
 
