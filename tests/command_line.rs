@@ -53,8 +53,9 @@ impl Drop for Running {
 fn config(folder: &Path, name: &str, more: &str) -> std::path::PathBuf {
     let file = folder.join(format!("{name}.conf"));
     let store = folder.join(name);
+    let port = if more.contains("listenPort") { "" } else { "listenPort=0" };
     let text = format!(
-        "storePathRootDir={}\nlistenPort=0\nmappedFileSizeCommitLog=1048576\nnamesrvAddr=127.0.0.1:1\n{more}\n",
+        "storePathRootDir={}\n{port}\nmappedFileSizeCommitLog=1048576\nnamesrvAddr=127.0.0.1:1\n{more}\n",
         store.display()
     );
     std::fs::write(&file, text).unwrap();

@@ -85,6 +85,16 @@ pub struct BrokerConfig {
     pub store: store::StoreConfig,
 }
 
+/// A setting that a broker cannot have.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    /// RocketMQ's key.
+    pub(crate) key: &'static str,
+    pub(crate) value: String,
+    /// What is wrong with it.
+    pub(crate) problem: &'static str,
+}
+
 /// What a broker does in its group of replicas (`brokerRole`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
@@ -143,13 +153,45 @@ impl BrokerConfig {
     /// The defaults, with `settings` put over them in their order. Also gives the keys that do nothing here.
     ///
     /// # Errors
-    /// At the first setting that is unknown or has a value of a wrong form.
+    /// At the first setting that is unknown or has a value of a wrong form; then at one that no broker of this version
+    /// can have.
     pub fn read(
         settings: impl IntoIterator<Item = Setting>,
     ) -> Result<(BrokerConfig, Vec<WithoutEffect>), SettingsError> {
+        let settings: Vec<Setting> = settings.into_iter().collect();
         let mut config = BrokerConfig::default();
-        let idle = keys::KEYS.apply(&mut config, settings)?;
+        let idle = keys::KEYS.apply(&mut config, settings.iter().cloned())?;
+        config.check().map_err(|Refusal { key, value, problem }| {
+            let place = settings.iter().rfind(|setting| setting.key == key).map(|setting| setting.at.clone());
+            SettingsError::Refused { at: place.unwrap_or_else(|| "default".to_owned()), key, value, problem }
+        })?;
         Ok((config, idle))
+    }
+
+    /// Looks for settings that no broker of this version can have.
+    pub(crate) fn check(&self) -> Result<(), Refusal> {
+        let refuse = |key, value: String, problem| Err(Refusal { key, value, problem });
+        if self.role == Role::Slave {
+            return refuse("brokerRole", "SLAVE".to_owned(), "this version does not replicate");
+        }
+        if self.role == Role::SyncMaster && self.in_sync_replicas > 1 {
+            return refuse("inSyncReplicas", self.in_sync_replicas.to_string(), "this version does not replicate");
+        }
+        if self.id != 0 {
+            return refuse("brokerId", self.id.to_string(), "a master has the id 0");
+        }
+        if self.advertised_ip().is_unspecified() {
+            let key = if self.advertised.is_some() { "brokerIP1" } else { "bindAddress" };
+            let problem = "clients need an address and this is none: set brokerIP1";
+            return refuse(key, self.advertised_ip().to_string(), problem);
+        }
+        for (key, name) in [("brokerName", &self.name), ("brokerClusterName", &self.cluster)] {
+            // Both are topics, too.
+            if message::validate_topic(name).is_err() {
+                return refuse(key, name.clone(), "expected letters, digits, `_`, `-`, `%` or `|`, at most 127");
+            }
+        }
+        Ok(())
     }
 
     /// The effective configuration as properties text, `key=value` lines sorted by key.

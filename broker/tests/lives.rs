@@ -14,7 +14,7 @@ use remoting::{
     body::{Body, KvTable, RegisterBrokerBody},
 };
 use stage::{Caller, TIMEOUT, config, pull_from, run, send_to, waiting};
-use staticfire_broker::{Broker, StartError};
+use staticfire_broker::{Broker, BrokerConfig, Role, StartError};
 
 #[test]
 fn messages_topics_groups_and_offsets_survive_a_restart() {
@@ -99,7 +99,7 @@ fn second_broker_on_a_store_is_refused_and_touches_nothing() {
         host.sleep(Duration::from_millis(500)).await;
         let before = content(folder.path());
         let error = Broker::start(config(folder.path(), "")).await.err().expect("the store is in use");
-        let expected = format!("the store {} is in use by another broker", folder.path().display());
+        let expected = format!("the store `{}` is in use by another broker", folder.path().display());
         assert_eq!(error.to_string(), expected);
         assert!(content(folder.path()) == before, "files changed");
         assert_eq!(caller.send(send_to("t", &[]), "y").await.code, ResponseCode::SUCCESS);
@@ -125,20 +125,51 @@ fn taken_port_is_a_clear_error_and_the_store_is_closed_cleanly() {
 #[test]
 fn settings_that_contradict_each_other_are_refused() {
     run(|_, folder| async move {
-        let refused = async |settings: &str| {
-            let error = Broker::start(config(folder.path(), settings)).await.err();
-            error.expect("the settings are wrong").to_string()
+        let refused = async |change: fn(&mut BrokerConfig)| {
+            let mut config = config(folder.path(), "");
+            change(&mut config);
+            Broker::start(config).await.err().expect("the settings are wrong").to_string()
         };
         assert_eq!(
-            refused("brokerRole=SLAVE\nbrokerId=1").await,
+            refused(|config| config.role = Role::Slave).await,
             "brokerRole = `SLAVE`: this version does not replicate"
         );
         assert_eq!(
-            refused("bindAddress=0.0.0.0").await,
-            "brokerIP1 = ``: clients need an address, and bindAddress names none: set brokerIP1"
+            refused(|config| config.bind = Ipv4Addr::UNSPECIFIED.into()).await,
+            "bindAddress = `0.0.0.0`: clients need an address and this is none: set brokerIP1"
         );
-        assert_eq!(refused("brokerId=3").await, "brokerId = `3`: a master has the id 0");
+        assert_eq!(refused(|config| config.id = 3).await, "brokerId = `3`: a master has the id 0");
         assert!(content(folder.path()).is_empty());
+    });
+}
+
+#[test]
+fn a_table_of_things_that_cannot_be_is_refused() {
+    run(|_, folder| async move {
+        std::fs::create_dir(folder.path().join("config")).unwrap();
+        let topics = folder.path().join("config/topics.json");
+        let groups = folder.path().join("config/subscriptionGroup.json");
+        let topic = |name: &str, more: &str| {
+            format!(r#"{{"topicConfigTable":{{"{name}":{{"topicName":"{name}"{more}}}}}}}"#)
+        };
+        for (table, says) in [
+            (topic("a", r#","writeQueueNums":-1"#), "topic a cannot have -1 queues, only 0 to 65536"),
+            (topic("a", r#","readQueueNums":2147483647"#), "topic a cannot have 2147483647 queues, only 0 to 65536"),
+            (topic("a", r#","perm":999"#), "perm 999 of topic a is not from 0 to 7"),
+            (topic("../x", ""), "the topic name `../x` holds `.`, allowed are `%|a-zA-Z0-9_-`"),
+            (r#"{"topicConfigTable":{"a":{"topicName":"b"}}}"#.to_owned(), "topic a is called `b` inside"),
+        ] {
+            std::fs::write(&topics, &table).unwrap();
+            let error = Broker::start(config(folder.path(), "")).await.err().expect("the table is wrong").to_string();
+            assert_eq!(error, format!("`{}`: {says}", topics.display()));
+            assert_eq!(std::fs::read_to_string(&topics).unwrap(), table, "nothing was written");
+        }
+        std::fs::remove_file(&topics).unwrap();
+        std::fs::write(&groups, r#"{"subscriptionGroupTable":{"../g":{"groupName":"../g"}}}"#).unwrap();
+        let error = Broker::start(config(folder.path(), "")).await.err().expect("the table is wrong").to_string();
+        assert_eq!(error, format!("`{}`: the group name `../g` is not legal", groups.display()));
+        std::fs::remove_file(&groups).unwrap();
+        Broker::start(config(folder.path(), "")).await.unwrap().shutdown().await.unwrap();
     });
 }
 

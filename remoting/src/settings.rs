@@ -5,7 +5,7 @@
 //! keys follow. Numbers stand in the unit of their key, as in the reference; `64KiB` and `250ms` are read as well, so
 //! that scenario files and `broker.conf` share one reader.
 
-use std::{fmt::Write as _, ops::RangeInclusive, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, fmt::Write as _, ops::RangeInclusive, path::PathBuf, time::Duration};
 
 mod properties;
 
@@ -44,6 +44,18 @@ pub enum SettingsError {
         /// A key that looks like it.
         nearest: Option<String>,
     },
+    /// A value that does not go together with the others.
+    #[error("{at}: {key} = `{value}`: {problem}")]
+    Refused {
+        /// Where.
+        at: String,
+        /// The key.
+        key: &'static str,
+        /// The value.
+        value: String,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
     /// The value is not of the key's form or outside its range.
     #[error("{at}: {key} = `{value}`: expected {expected}")]
     Value {
@@ -62,18 +74,21 @@ fn suggestion(nearest: Option<&str>) -> String {
     nearest.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default()
 }
 
-/// A key that RocketMQ has and that changes nothing here.
+/// A setting that changes nothing: its key does nothing here, or stands once more further down.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WithoutEffect {
     /// The key.
     pub key: String,
     /// Where it stands.
     pub at: String,
+    /// Where the setting stands that counts instead, if one does.
+    pub replaced_at: Option<String>,
 }
 
 impl std::fmt::Display for WithoutEffect {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}: `{}` has no effect here", self.at, self.key)
+        write!(f, "{}: `{}` has no effect here", self.at, self.key)?;
+        self.replaced_at.as_ref().map_or(Ok(()), |at| write!(f, ": the one at {at} counts"))
     }
 }
 
@@ -110,6 +125,8 @@ pub enum Field<C> {
     Time(fn(&mut C) -> &mut Duration, TimeUnit),
     /// Any text.
     Text(fn(&mut C) -> &mut String),
+    /// Addresses `host:port`, separated by semicolons, at least one; not shown if there is none.
+    Addresses(fn(&mut C) -> &mut Vec<String>),
     /// A path.
     Path(fn(&mut C) -> &mut PathBuf),
     /// Something else, read and shown by functions of its own.
@@ -156,7 +173,8 @@ const TIME_MAX_MS: u64 = 100 * 365 * 24 * 3_600_000;
 impl<C: Clone> Keys<C> {
     /// Puts settings into `config`, in their order, so that the last of several with one key counts.
     ///
-    /// Gives back the keys that do nothing, for the caller to warn of.
+    /// Gives back the settings that do nothing, for the caller to warn of: keys without effect, and those that stand
+    /// again in the same text. A setting of another origin, such as a flag, replaces one of a file as it should.
     ///
     /// # Errors
     /// At the first setting that is unknown or has a value of a wrong form; `config` has the earlier ones then.
@@ -166,16 +184,20 @@ impl<C: Clone> Keys<C> {
         settings: impl IntoIterator<Item = Setting>,
     ) -> Result<Vec<WithoutEffect>, SettingsError> {
         let mut idle = Vec::new();
+        let mut seen: BTreeMap<&'static str, String> = BTreeMap::new();
         for Setting { key, value, at } in settings {
             if let Some(known) = self.supported.iter().find(|known| known.name == key) {
                 known.field.read(config, value.trim()).map_err(|expected| SettingsError::Value {
-                    at,
+                    at: at.clone(),
                     key: known.name,
                     value,
                     expected,
                 })?;
+                if let Some(before) = seen.insert(known.name, at.clone()).filter(|before| is_of_one_text(before, &at)) {
+                    idle.push(WithoutEffect { key, at: before, replaced_at: Some(at) });
+                }
             } else if self.without_effect.contains(&key.as_str()) {
-                idle.push(WithoutEffect { key, at });
+                idle.push(WithoutEffect { key, at, replaced_at: None });
             } else {
                 let nearest = self.nearest(&key).map(str::to_owned);
                 return Err(SettingsError::Unknown { at, key, nearest });
@@ -184,14 +206,17 @@ impl<C: Clone> Keys<C> {
         Ok(idle)
     }
 
-    /// The effective configuration as properties text: one `key=value` line for every supported key, sorted by key.
+    /// The effective configuration as properties text: one `key=value` line for every supported key that has a value,
+    /// sorted by key.
     #[must_use]
     pub fn show(&self, config: &C) -> String {
         let mut copy = config.clone();
         let mut keys: Vec<&Key<C>> = self.supported.iter().collect();
         keys.sort_by_key(|key| key.name);
         keys.iter().fold(String::new(), |mut text, key| {
-            writeln!(text, "{}={}", key.name, key.field.show(&mut copy)).expect("a string takes any text");
+            if let Some(value) = key.field.show(&mut copy) {
+                writeln!(text, "{}={value}", key.name).expect("a string takes any text");
+            }
             text
         })
     }
@@ -231,6 +256,7 @@ impl<C> Field<C> {
                     .ok_or_else(|| format!("a time in {}, or one such as 250ms or 30s", unit.plural()))?;
             }
             Field::Text(at) => text.clone_into(at(config)),
+            Field::Addresses(at) => *at(config) = read_addresses(text)?,
             Field::Path(at) => {
                 if text.is_empty() {
                     return Err("a path".to_owned());
@@ -242,18 +268,56 @@ impl<C> Field<C> {
         Ok(())
     }
 
-    /// The value in the form that `read` takes; bare numbers in the unit of the key.
-    fn show(&self, config: &mut C) -> String {
-        match self {
+    /// The value in the form that `read` takes, bare numbers in the unit of the key; `None` if there is none.
+    fn show(&self, config: &mut C) -> Option<String> {
+        Some(match self {
             Field::Flag(at) => at(config).to_string(),
             Field::Port(at) => at(config).to_string(),
             Field::Count(at, _) => at(config).to_string(),
             Field::Size(at, _) => at(config).to_string(),
             Field::Time(at, unit) => (at(config).as_millis() / u128::from(unit.in_millis())).to_string(),
             Field::Text(at) => at(config).clone(),
+            Field::Addresses(at) => return Some(at(config).join(";")).filter(|all| !all.is_empty()),
             Field::Path(at) => at(config).display().to_string(),
             Field::Other { show, .. } => show(config),
+        })
+    }
+}
+
+/// Whether two places are lines of one text.
+fn is_of_one_text(one: &str, other: &str) -> bool {
+    let text = |at: &str| at.rsplit_once(':').map(|(text, _)| text.to_owned());
+    text(one).is_some() && text(one) == text(other)
+}
+
+/// Addresses `host:port` or `[v6]:port`, separated by semicolons; one may follow the last.
+fn read_addresses(text: &str) -> Result<Vec<String>, String> {
+    let text = text.strip_suffix(';').unwrap_or(text);
+    let mut addresses = Vec::new();
+    for address in text.split(';').map(str::trim) {
+        let expected = |what: &str| format!("addresses host:port, separated by semicolons; {what}");
+        if address.is_empty() {
+            return Err(expected("one is empty"));
         }
+        let Some((host, port)) = address.rsplit_once(':') else {
+            return Err(expected(&format!("`{address}` has no port")));
+        };
+        if !port.parse::<u16>().is_ok_and(|port| port > 0) {
+            return Err(expected(&format!("the port of `{address}` is not 1 to 65535")));
+        }
+        if !is_host(host) {
+            return Err(expected(&format!("`{host}` is not the name or IP address of a host")));
+        }
+        addresses.push(address.to_owned());
+    }
+    Ok(addresses)
+}
+
+/// A host name, an IPv4 address, or an IPv6 address in brackets.
+fn is_host(text: &str) -> bool {
+    match text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
+        None => !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_')),
     }
 }
 
@@ -312,6 +376,7 @@ mod tests {
         file: u64,
         auto: bool,
         queues: u32,
+        namesrv: Vec<String>,
     }
 
     const KEYS: Keys<Sample> = Keys {
@@ -321,6 +386,7 @@ mod tests {
             Key { name: "mappedFileSizeCommitLog", field: Field::Size(|c| &mut c.file, 4096..=1 << 30) },
             Key { name: "autoCreateTopicEnable", field: Field::Flag(|c| &mut c.auto) },
             Key { name: "defaultTopicQueueNums", field: Field::Count(|c| &mut c.queues, 1..=1024) },
+            Key { name: "namesrvAddr", field: Field::Addresses(|c| &mut c.namesrv) },
         ],
         without_effect: &["useEpollNativeSelector"],
     };
@@ -372,6 +438,48 @@ mod tests {
         );
         assert!(apply("mappedFileSizeCommitLog=99999999999999999999").1.is_err());
         assert!(apply("flushIntervalCommitLog=999999999999999h").1.is_err());
+    }
+
+    #[test]
+    fn addresses_are_checked_one_by_one() {
+        let good = apply("namesrvAddr=10.0.0.1:9876; ns-1.example:1;[::1]:65535;").0;
+        assert_eq!(good.namesrv, ["10.0.0.1:9876", "ns-1.example:1", "[::1]:65535"]);
+        for (bad, says) in [
+            ("", "one is empty"),
+            (";;", "one is empty"),
+            ("a:1;;b:2", "one is empty"),
+            ("foo", "`foo` has no port"),
+            ("127.0.0.1", "`127.0.0.1` has no port"),
+            ("127.0.0.1:99999", "the port of `127.0.0.1:99999` is not 1 to 65535"),
+            ("a:0", "the port of `a:0` is not 1 to 65535"),
+            (":9876", "`` is not the name or IP address of a host"),
+            ("http://a:1", "`http://a` is not the name or IP address of a host"),
+            ("a:1,b:2", "`a:1,b` is not the name or IP address of a host"),
+            ("::1:9876", "`::1` is not the name or IP address of a host"),
+        ] {
+            let error = apply(&format!("namesrvAddr={bad}")).1.unwrap_err().to_string();
+            assert!(error.starts_with(&format!("broker.conf:1: namesrvAddr = `{bad}`: expected ")), "{error}");
+            assert!(error.ends_with(says), "{bad}: {error}");
+        }
+        assert!(!KEYS.show(&Sample::default()).contains("namesrvAddr"));
+    }
+
+    #[test]
+    fn the_last_of_equal_keys_counts_and_the_others_are_reported() {
+        let (sample, idle) = apply("listenPort=1\nlistenPort=2\nlistenPort=3");
+        let told: Vec<String> = idle.unwrap().iter().map(ToString::to_string).collect();
+        assert_eq!(sample.port, 3);
+        assert_eq!(
+            told,
+            [
+                "broker.conf:1: `listenPort` has no effect here: the one at broker.conf:2 counts",
+                "broker.conf:2: `listenPort` has no effect here: the one at broker.conf:3 counts",
+            ]
+        );
+        // A flag is there to replace what a file says.
+        let mut settings = read_properties("listenPort=1", "broker.conf").unwrap();
+        settings.push(Setting { key: "listenPort".to_owned(), value: "2".to_owned(), at: "-p".to_owned() });
+        assert_eq!(KEYS.apply(&mut Sample::default(), settings).unwrap(), []);
     }
 
     #[test]

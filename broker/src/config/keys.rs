@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use message::DelayLevels;
 use remoting::settings::{
-    Field::{Count, Flag, Other, Path, Port, Size, Text, Time},
+    Field::{Addresses, Count, Flag, Other, Path, Port, Size, Text, Time},
     Key, Keys,
     TimeUnit::{Hours, Millis, Seconds},
 };
@@ -29,7 +29,7 @@ static SUPPORTED: &[Key<BrokerConfig>] = &[
     Key { name: "brokerId", field: Other { read: read_id, show: |c| c.id.to_string() } },
     Key { name: "brokerRole", field: Other { read: read_role, show: show_role } },
     Key { name: "inSyncReplicas", field: Count(|c| &mut c.in_sync_replicas, 1..=9) },
-    Key { name: "namesrvAddr", field: Other { read: read_namesrv, show: |c| c.namesrv.join(";") } },
+    Key { name: "namesrvAddr", field: Addresses(|c| &mut c.namesrv) },
     Key {
         name: "bindAddress",
         field: Other { read: |c, text| read_ip(text).map(|ip| c.bind = ip), show: |c| c.bind.to_string() },
@@ -204,11 +204,6 @@ fn read_permission(config: &mut BrokerConfig, text: &str) -> Result<(), String> 
     Ok(())
 }
 
-fn read_namesrv(config: &mut BrokerConfig, text: &str) -> Result<(), String> {
-    config.namesrv = text.split(';').map(str::trim).filter(|address| !address.is_empty()).map(str::to_owned).collect();
-    Ok(())
-}
-
 fn read_start_time(config: &mut BrokerConfig, text: &str) -> Result<(), String> {
     config.accept_sends_from_ms = text.parse().map_err(|_| "milliseconds since 1970".to_owned())?;
     Ok(())
@@ -313,6 +308,30 @@ mod tests {
         assert_says(&error("brokerIP1=localhost"), "an IP address");
         assert_says(&error("messageDelayLevel=1s 5x"), "delay level 2 is `5x`");
         assert_says(&error("brokerPermission=8"), "permission bits from 0 to 7");
+        assert_says(&error("namesrvAddr=127.0.0.1"), "`127.0.0.1` has no port");
+    }
+
+    #[test]
+    fn settings_that_cannot_be_together_name_the_place_of_the_last_one() {
+        let error = |text: &str| BrokerConfig::read(read_properties(text, "b.conf").unwrap()).unwrap_err().to_string();
+        assert_eq!(
+            error("listenPort=1\nbrokerRole=SLAVE"),
+            "b.conf:2: brokerRole = `SLAVE`: this version does not replicate"
+        );
+        assert_eq!(error("brokerId=0\nbrokerId=1"), "b.conf:2: brokerId = `1`: a master has the id 0");
+        assert_eq!(
+            error("brokerName="),
+            "b.conf:1: brokerName = ``: expected letters, digits, `_`, `-`, `%` or `|`, at most 127"
+        );
+        assert_eq!(
+            error("bindAddress=0.0.0.0"),
+            "b.conf:1: bindAddress = `0.0.0.0`: clients need an address and this is none: set brokerIP1"
+        );
+        assert_eq!(
+            error("brokerIP1=0.0.0.0"),
+            "b.conf:1: brokerIP1 = `0.0.0.0`: clients need an address and this is none: set brokerIP1"
+        );
+        read("bindAddress=0.0.0.0\nbrokerIP1=10.0.0.1");
     }
 
     fn assert_says(error: &str, part: &str) {

@@ -25,8 +25,9 @@ pub const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A configuration with small files under `root`, any port, and `more` lines.
 pub fn config(root: &Path, more: &str) -> BrokerConfig {
+    let port = if more.contains("listenPort") { "" } else { "listenPort=0" };
     let text = format!(
-        "storePathRootDir={}\nlistenPort=0\nmappedFileSizeCommitLog=1MiB\nmappedFileSizeConsumeQueue=20000\n{more}",
+        "storePathRootDir={}\n{port}\nmappedFileSizeCommitLog=1MiB\nmappedFileSizeConsumeQueue=20000\n{more}",
         root.display()
     );
     let (config, idle) = BrokerConfig::read(read_properties(&text, "test").unwrap()).unwrap();

@@ -5,6 +5,9 @@
 
 use super::{Setting, SettingsError};
 
+/// What some editors put in front of UTF-8.
+const BYTE_ORDER_MARK: char = '\u{feff}';
+
 /// Splits properties text into settings. `name` is the file's name, for the places in messages.
 ///
 /// Comments start with `#` or `!`; a key ends at the first `=`, `:` or blank; a backslash escapes, and at the end of a
@@ -14,6 +17,7 @@ use super::{Setting, SettingsError};
 /// [`SettingsError::Syntax`] for a broken `\u` escape, and for a line with a value but no key.
 pub fn read_properties(text: &str, name: &str) -> Result<Vec<Setting>, SettingsError> {
     let mut settings = Vec::new();
+    let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
     for (number, line) in logical_lines(text) {
         let at = format!("{name}:{number}");
         let syntax = |problem| SettingsError::Syntax { at: at.clone(), problem };
@@ -131,6 +135,11 @@ mod tests {
         let all = pairs("x=1\na=b,\\\n   c\n#\nlast=\\");
         assert_eq!(all[1], ("a".to_owned(), "b,c".to_owned(), "f:2".to_owned()));
         assert_eq!(all[2], ("last".to_owned(), String::new(), "f:5".to_owned()));
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_skipped() {
+        assert_eq!(pair("\u{feff}a=b"), ("a".to_owned(), "b".to_owned()));
     }
 
     #[test]
