@@ -12,10 +12,12 @@ use remoting::{
     },
 };
 
-use crate::{failure, groups::Groups, offsets::ConsumerOffsets, topics::Topics};
-
-/// Most queues that a topic may be given, so that a slip of the hand does not fill the disk with queue files.
-const QUEUES_MAX: i32 = 65_536;
+use crate::{
+    failure,
+    groups::Groups,
+    offsets::ConsumerOffsets,
+    topics::{self, Topics},
+};
 
 /// Attributes of topics. Source: `spec/protocol.md` 12.1.
 const ATTRIBUTES: [&str; 4] = ["queue.type", "cleanup.policy", "message.type", "reserve.time"];
@@ -144,13 +146,8 @@ fn check_topic(config: &TopicConfig) -> Result<(), Response> {
     let topic = &config.topic_name;
     let invalid = |remark: String| Err(Response::failure(ResponseCode::INVALID_PARAMETER, remark));
     check_topic_name(topic)?;
-    if !(0..=7).contains(&config.perm) {
-        return invalid(format!("perm {} of topic {topic} is not from 0 to 7", config.perm));
-    }
-    for count in [config.read_queue_nums, config.write_queue_nums] {
-        if !(0..=QUEUES_MAX).contains(&count) {
-            return invalid(format!("topic {topic} cannot have {count} queues, only 0 to {QUEUES_MAX}"));
-        }
+    if let Err(problem) = topics::check_config(config) {
+        return invalid(problem);
     }
     if config.attributes.get("message.type").is_some_and(|kind| kind == "MIXED") {
         return invalid("MIXED message type is not supported.".to_owned());

@@ -23,10 +23,10 @@ use tracing::{info, warn};
 use crate::{
     admin::Admin,
     clients::Clients,
-    config::{BrokerConfig, Role},
+    config::{BrokerConfig, Refusal},
     delayed::DelayedMessages,
     figures::Figures,
-    groups::Groups,
+    groups::{self, Groups},
     identity::Identity,
     log_epochs::LogEpochs,
     lookups::Lookups,
@@ -60,6 +60,14 @@ pub enum StartError {
     /// The store, or a file of settings beside it, cannot be opened.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// A file beside the store says what cannot be. It is left as it is.
+    #[error("`{}`: {problem}", .path.display())]
+    Table {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, with the topic or group.
+        problem: String,
+    },
     /// An address to listen on cannot be had.
     #[error(transparent)]
     Listen(#[from] ListenError),
@@ -110,7 +118,7 @@ impl Broker {
     /// If another broker has the store, files are damaged, an address is taken, or settings contradict each other.
     /// The files are as they were then, but for a recovery that the store needed.
     pub async fn start(config: BrokerConfig) -> Result<Broker, StartError> {
-        check(&config)?;
+        config.check().map_err(|Refusal { key, value, problem }| StartError::Setting { key, value, problem })?;
         let host = Host::current();
         let config = Arc::new(config);
         let store = Arc::new(Store::open(config.store.clone()).await?);
@@ -184,31 +192,6 @@ fn settings_folder(config: &BrokerConfig) -> PathBuf {
     config.store.root.join("config")
 }
 
-/// Settings that no broker of this version can have.
-fn check(config: &BrokerConfig) -> Result<(), StartError> {
-    let refuse = |key, value: String, problem| Err(StartError::Setting { key, value, problem });
-    if config.role == Role::Slave {
-        return refuse("brokerRole", "SLAVE".to_owned(), "this version does not replicate");
-    }
-    if config.role == Role::SyncMaster && config.in_sync_replicas > 1 {
-        return refuse("inSyncReplicas", config.in_sync_replicas.to_string(), "this version does not replicate");
-    }
-    if config.id != 0 {
-        return refuse("brokerId", config.id.to_string(), "a master has the id 0");
-    }
-    if config.advertised_ip().is_unspecified() {
-        let problem = "clients need an address, and bindAddress names none: set brokerIP1";
-        return refuse("brokerIP1", String::new(), problem);
-    }
-    for (key, name) in [("brokerName", &config.name), ("brokerClusterName", &config.cluster)] {
-        // Both are topics, too.
-        if message::validate_topic(name).is_err() {
-            return refuse(key, name.clone(), "expected letters, digits, `_`, `-`, `%` or `|`, at most 127");
-        }
-    }
-    Ok(())
-}
-
 impl Tables {
     /// Reads the files, and adds what every broker has.
     async fn load(
@@ -221,8 +204,15 @@ impl Tables {
         let file = |name: &str| ConfigFile::new(folder.join(name));
         let (topics_file, groups_file) = (file("topics.json"), file("subscriptionGroup.json"));
         let (offsets_file, delayed_file) = (file("consumerOffset.json"), file("delayOffset.json"));
-        let topics = Topics::new(topics_file.load::<StoredTopics>().await?.unwrap_or_default());
+        let wrong = |name: &str| {
+            let path = folder.join(name);
+            move |problem| StartError::Table { path, problem }
+        };
+        let stored_topics: StoredTopics = topics_file.load().await?.unwrap_or_default();
+        stored_topics.check().map_err(wrong("topics.json"))?;
+        let topics = Topics::new(stored_topics);
         let stored_groups: SubscriptionGroupWrapper = groups_file.load().await?.unwrap_or_default();
+        groups::check(&stored_groups).map_err(wrong("subscriptionGroup.json"))?;
         let groups = Groups::new(stored_groups, config.auto_create_group);
         let stored_offsets: ConsumerOffsetTable = offsets_file.load().await?.unwrap_or_default();
         let offsets = ConsumerOffsets::new(stored_offsets, config.offsets_version_step);

@@ -12,6 +12,12 @@ use crate::table_file::{SaveError, TableFile};
 /// The bit of a forbidden mask that takes the right to read. Source: the reference's `PermName.INDEX_PERM_READ`.
 const FORBIDDEN_READ: i32 = 1 << 2;
 
+/// The longest name that any version of the reference took. Source: `spec/protocol.md` 16.1.
+const NAME_BYTES_MAX: usize = 255;
+
+/// As many as a topic may have.
+const RETRY_QUEUES_MAX: i32 = 65_536;
+
 /// All consumer groups, their version, and the file `subscriptionGroup.json` that follows every change.
 #[derive(Debug)]
 pub(crate) struct Groups {
@@ -37,6 +43,26 @@ struct Inner {
 pub(crate) struct Group {
     pub(crate) config: SubscriptionGroupConfig,
     pub(crate) revision: u64,
+}
+
+/// Looks for groups that no broker could have made. Others than this one may allow longer names.
+///
+/// # Errors
+/// The first one, with what is wrong.
+pub(crate) fn check(stored: &SubscriptionGroupWrapper) -> Result<(), String> {
+    for (name, config) in &stored.subscription_group_table {
+        if config.group_name != *name {
+            return Err(format!("group {name} is called `{}` inside", config.group_name));
+        }
+        if !message::is_legal_name(name) || name.len() > NAME_BYTES_MAX {
+            return Err(format!("the group name `{name}` is not legal"));
+        }
+        if !(0..=RETRY_QUEUES_MAX).contains(&config.retry_queue_nums) {
+            let count = config.retry_queue_nums;
+            return Err(format!("group {name} cannot have {count} retry queues, only 0 to {RETRY_QUEUES_MAX}"));
+        }
+    }
+    Ok(())
 }
 
 impl Groups {

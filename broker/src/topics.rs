@@ -6,6 +6,7 @@ use std::{
 };
 
 use indexmap::IndexMap;
+use message::validate_topic;
 use remoting::body::{DataVersion, TopicConfig, TopicConfigSerializeWrapper, TopicFilterType};
 use serde::{Deserialize, Serialize};
 
@@ -21,6 +22,9 @@ const PERM_READ: i32 = 4;
 pub(crate) const PERM_READ_WRITE: i32 = 6;
 /// Allows everything.
 pub(crate) const PERM_ALL: i32 = 7;
+
+/// Most queues that a topic may have, so that a slip of the hand does not fill the disk with queue files.
+const QUEUES_MAX: i32 = 65_536;
 
 /// All topics, their version, and the file `topics.json` that follows every change.
 #[derive(Debug)]
@@ -73,6 +77,40 @@ pub(crate) struct Derived<'a> {
 pub(crate) struct StoredTopics {
     pub(crate) data_version: DataVersion,
     pub(crate) topic_config_table: BTreeMap<String, TopicConfig>,
+}
+
+impl StoredTopics {
+    /// Looks for topics that no request could have made.
+    ///
+    /// # Errors
+    /// The first one, with what is wrong.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        for (name, config) in &self.topic_config_table {
+            if config.topic_name != *name {
+                return Err(format!("topic {name} is called `{}` inside", config.topic_name));
+            }
+            check_config(config)?;
+        }
+        Ok(())
+    }
+}
+
+/// What holds for every topic, whoever made it.
+///
+/// # Errors
+/// What is wrong.
+pub(crate) fn check_config(config: &TopicConfig) -> Result<(), String> {
+    let topic = &config.topic_name;
+    validate_topic(topic).map_err(|error| error.to_string())?;
+    if !(0..=PERM_ALL).contains(&config.perm) {
+        return Err(format!("perm {} of topic {topic} is not from 0 to {PERM_ALL}", config.perm));
+    }
+    for count in [config.read_queue_nums, config.write_queue_nums] {
+        if !(0..=QUEUES_MAX).contains(&count) {
+            return Err(format!("topic {topic} cannot have {count} queues, only 0 to {QUEUES_MAX}"));
+        }
+    }
+    Ok(())
 }
 
 impl Topics {

@@ -5,8 +5,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use host::fs::{DirEntry, Files, OpenOptions};
-use tracing::warn;
 use crate::{
     StoreConfig, StoreError,
     consume_queue::{FoundFile, contiguous, find_dirt},
@@ -14,6 +12,8 @@ use crate::{
     log_file::{LogFile, file_name, file_start},
     queues::ConsumeQueues,
 };
+use host::fs::{DirEntry, Files, OpenOptions};
+use tracing::warn;
 
 /// The commit log as found.
 pub(crate) struct FoundLog {

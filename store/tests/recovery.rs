@@ -312,7 +312,10 @@ fn a_hole_in_the_log_is_refused_until_the_loss_is_accepted() {
             fs::remove_file(log_file(dir, 1)).unwrap();
             let before = snapshot(dir);
             let error = Store::open(config(dir)).await.unwrap_err();
-            assert!(matches!(&error, StoreError::Hole { missing, count: 1 } if *missing == [log_file(dir, 1)]), "{error}");
+            assert!(
+                matches!(&error, StoreError::Hole { missing, count: 1 } if *missing == [log_file(dir, 1)]),
+                "{error}"
+            );
             let told = error.to_string();
             assert!(told.contains("00000000000000016384`") && told.contains("acceptDamagedCommitLog=true"), "{told}");
             assert!(snapshot(dir) == before);
