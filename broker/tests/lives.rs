@@ -149,9 +149,8 @@ fn a_table_of_things_that_cannot_be_is_refused() {
         std::fs::create_dir(folder.path().join("config")).unwrap();
         let topics = folder.path().join("config/topics.json");
         let groups = folder.path().join("config/subscriptionGroup.json");
-        let topic = |name: &str, more: &str| {
-            format!(r#"{{"topicConfigTable":{{"{name}":{{"topicName":"{name}"{more}}}}}}}"#)
-        };
+        let topic =
+            |name: &str, more: &str| format!(r#"{{"topicConfigTable":{{"{name}":{{"topicName":"{name}"{more}}}}}}}"#);
         for (table, says) in [
             (topic("a", r#","writeQueueNums":-1"#), "topic a cannot have -1 queues, only 0 to 65536"),
             (topic("a", r#","readQueueNums":2147483647"#), "topic a cannot have 2147483647 queues, only 0 to 65536"),

@@ -11,6 +11,9 @@ use crate::{config::NamesrvConfig, kv_configs::KvConfigs, requests::Requests, ro
 /// The shortest pause between two looks for silent brokers, whatever the configuration says.
 const SCAN_INTERVAL_MIN: Duration = Duration::from_millis(100);
 
+/// Requests are short; the longest tell all topics of a broker.
+const UNFINISHED_BYTES_MAX: usize = 64 << 20;
+
 /// Why a name server cannot start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -47,7 +50,11 @@ impl Namesrv {
             .await
             .map_err(|source| StartError::KvConfig { path: config.kv_config_path.clone(), source })?;
         let ready = if config.need_wait_for_service { host.now() + config.wait_for_service } else { Mono::default() };
-        let listen = ServerConfig { idle: config.idle_limit, ..ServerConfig::new([config.listen_on()]) };
+        let listen = ServerConfig {
+            idle: config.idle_limit,
+            unfinished_bytes_max: UNFINISHED_BYTES_MAX,
+            ..ServerConfig::new([config.listen_on()])
+        };
         let scan_interval = config.scan_interval.max(SCAN_INTERVAL_MIN);
         let requests =
             Arc::new(Requests { host: host.clone(), config, routes: RouteTable::default(), kv: Arc::new(kv), ready });

@@ -13,6 +13,7 @@ use crate::{
     command::{Response, SerializeType},
     connection::{Connection, EndOnDrop, Limits},
     handler::Handler,
+    intake::Intake,
     payload::Payload,
     peer::{CloseReason, Ended, InvokeError, Peer},
     request::Request,
@@ -59,6 +60,7 @@ struct Inner {
     /// Leaf lock: nothing else is locked while it is held.
     pool: Mutex<Pool>,
     connections: TaskGroup,
+    intake: Arc<Intake>,
 }
 
 #[derive(Default)]
@@ -78,7 +80,9 @@ impl Client {
     pub fn new(config: ClientConfig, handler: Arc<dyn Handler>) -> Client {
         let host = Host::current();
         let connections = TaskGroup::new(&host);
-        Client { inner: Arc::new(Inner { host, config, handler, pool: Mutex::default(), connections }) }
+        // Answers are as long as this side asked for, so nothing bounds them together.
+        let intake = Arc::new(Intake::new(usize::MAX));
+        Client { inner: Arc::new(Inner { host, config, handler, pool: Mutex::default(), connections, intake }) }
     }
 
     /// Sends a request to `address` (`host:port`) and waits for the answer, whatever code that has.
@@ -167,7 +171,8 @@ impl Client {
         pool.peers.retain(|_, peer| !peer.is_ending());
         pool.peers.insert(address.to_owned(), peer.clone());
         drop(pool);
-        let task = serve(EndOnDrop(peer.clone()), inner.config.clone(), Arc::clone(&inner.handler));
+        let task =
+            serve(EndOnDrop(peer.clone()), inner.config.clone(), Arc::clone(&inner.handler), Arc::clone(&inner.intake));
         inner.connections.spawn("remoting.client", task);
         Ok(peer)
     }
@@ -186,7 +191,7 @@ impl Client {
 }
 
 /// The task of one connection, from its making to its end, of which `end` tells even if the task is dropped.
-async fn serve(end: EndOnDrop, config: ClientConfig, handler: Arc<dyn Handler>) {
+async fn serve(end: EndOnDrop, config: ClientConfig, handler: Arc<dyn Handler>, intake: Arc<Intake>) {
     let peer = end.0.clone();
     let connected = host::select! {
         () = peer.close_asked() => return peer.end(&Ended::Closed(CloseReason::Local)),
@@ -195,7 +200,7 @@ async fn serve(end: EndOnDrop, config: ClientConfig, handler: Arc<dyn Handler>) 
     match connected {
         Ok(stream) => {
             let limits = Limits { idle: config.idle, write_high_bytes: config.write_high_bytes };
-            Connection::new(peer, handler, limits, stream).run().await;
+            Connection::new(peer, handler, limits, intake, stream).run().await;
         }
         Err(error) => {
             tracing::debug!(peer = peer.address(), %error, "cannot connect");

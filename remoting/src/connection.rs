@@ -20,6 +20,7 @@ use tokio::io::AsyncReadExt;
 use crate::{
     command::{RemotingCommand, Response, SerializeType},
     handler::{Handler, Inbound, Reply},
+    intake::{Intake, Share},
     outbox::Outbox,
     peer::{CloseReason, Ended, Peer},
     request::{Request, RequestCode},
@@ -53,6 +54,10 @@ pub(crate) struct Connection {
     read: ReadHalf,
     write: WriteHalf,
     input: BytesMut,
+    /// Of `input`, while a frame longer than one read is not complete.
+    share: Share,
+    /// `input` has memory that only a long frame needed.
+    has_grown: bool,
     output: Outbox,
     deferred: FuturesUnordered<Deferred>,
     /// Fires when the connection may have been idle for too long.
@@ -61,7 +66,13 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub fn new(peer: Peer, handler: Arc<dyn Handler>, limits: Limits, stream: TcpStream) -> Connection {
+    pub fn new(
+        peer: Peer,
+        handler: Arc<dyn Handler>,
+        limits: Limits,
+        intake: Arc<Intake>,
+        stream: TcpStream,
+    ) -> Connection {
         let (read, write) = stream.into_split();
         let now = peer.host().now();
         Connection {
@@ -73,6 +84,8 @@ impl Connection {
             read,
             write,
             input: BytesMut::new(),
+            share: Share::new(intake),
+            has_grown: false,
             output: Outbox::default(),
             deferred: FuturesUnordered::new(),
             traffic_at: now,
@@ -83,9 +96,20 @@ impl Connection {
     pub async fn run(mut self) {
         self.handler.opened(&self.peer);
         let reason = poll_fn(|cx| self.poll(cx)).await;
-        tracing::debug!(peer = self.peer.address(), %reason, "connection ended");
+        self.tell_end(&reason);
         self.peer.end(&Ended::Closed(reason));
         self.handler.closed(&self.peer);
+    }
+
+    fn tell_end(&self, reason: &CloseReason) {
+        let peer = self.peer.address();
+        if matches!(reason, CloseReason::Malformed(_) | CloseReason::TooMuch)
+            && let Some(kept_back) = self.share.intake().broken.may_tell(self.peer.host().now())
+        {
+            tracing::warn!(peer, %reason, kept_back, "connection closed");
+        } else {
+            tracing::debug!(peer, %reason, "connection ended");
+        }
     }
 
     /// Ready when the connection is over.
@@ -146,17 +170,33 @@ impl Connection {
             Poll::Ready(Ok(_)) => {}
             Poll::Ready(Err(error)) => return Err(CloseReason::Socket(error.kind())),
         }
+        self.has_grown |= self.input.len() > 2 * READ_BYTES;
         loop {
             match RemotingCommand::decode(&mut self.input) {
                 Ok(Some(command)) if command.is_response() => self.peer.resolve(command),
                 Ok(Some(command)) => self.serve(command),
-                Ok(None) => return Ok(true),
+                Ok(None) => return self.keep_rest(),
                 Err(error) => {
                     host::point!("remoting.malformed");
                     return Err(CloseReason::Malformed(error));
                 }
             }
         }
+    }
+
+    /// What is left begins a frame that is not complete: it counts if it is long, and else takes no more room than it
+    /// needs.
+    fn keep_rest(&mut self) -> Result<bool, CloseReason> {
+        let is_long = self.input.len() > READ_BYTES;
+        if !self.share.set(if is_long { self.input.len() } else { 0 }) {
+            host::point!("remoting.intake-full");
+            return Err(CloseReason::TooMuch);
+        }
+        if self.has_grown && !is_long {
+            self.input = BytesMut::from(&self.input[..]);
+            self.has_grown = false;
+        }
+        Ok(true)
     }
 
     fn serve(&mut self, command: RemotingCommand) {

@@ -21,6 +21,7 @@ mod frame;
 mod handler;
 mod header;
 mod headers;
+mod intake;
 mod json_header;
 mod language;
 mod log_epoch;

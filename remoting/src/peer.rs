@@ -51,6 +51,9 @@ pub enum CloseReason {
     /// The other side sent something that is no frame.
     #[error("received a malformed frame: {0}")]
     Malformed(FrameError),
+    /// It sent a part of a long frame while such parts, of all connections together, took too much memory.
+    #[error("too much memory is taken by frames that are not complete")]
+    TooMuch,
     /// The socket failed.
     #[error("the socket failed: {0}")]
     Socket(io::ErrorKind),

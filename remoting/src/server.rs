@@ -19,6 +19,7 @@ use crate::{
     command::SerializeType,
     connection::{Connection, Limits},
     handler::Handler,
+    intake::{Intake, Seldom},
     peer::Peer,
 };
 
@@ -30,12 +31,16 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 pub struct ServerConfig {
     /// The addresses to listen on; port 0 lets the machine choose.
     pub listen: Vec<SocketAddr>,
-    /// Connections beyond these are closed as soon as they were accepted. Default 65,536.
+    /// Connections beyond these are closed as soon as they were accepted. Default 65,536; at most half of the files that
+    /// the process may have open, so that the other half is left for files.
     pub max_connections: usize,
     /// A connection without traffic in either direction for so long is closed. Default 120 s.
     pub idle: Duration,
     /// With more bytes waiting to be written to a connection, nothing is read from it. Default 4 MiB.
     pub write_high_bytes: usize,
+    /// Bytes of frames that are not complete, over all connections: whoever sends more is closed. Frames that fit into
+    /// one read, of 32 KiB, do not count. Default 256 MiB.
+    pub unfinished_bytes_max: usize,
 }
 
 impl ServerConfig {
@@ -47,6 +52,7 @@ impl ServerConfig {
             max_connections: 65_536,
             idle: Duration::from_secs(120),
             write_high_bytes: 4 * 1024 * 1024,
+            unfinished_bytes_max: 256 * 1024 * 1024,
         }
     }
 }
@@ -80,8 +86,11 @@ impl Server {
     ///
     /// # Panics
     /// Outside a node.
-    pub async fn start(config: ServerConfig, handler: Arc<dyn Handler>) -> Result<Server, ListenError> {
+    pub async fn start(mut config: ServerConfig, handler: Arc<dyn Handler>) -> Result<Server, ListenError> {
         let host = Host::current();
+        if let Some(files) = host.open_files_max() {
+            config.max_connections = config.max_connections.min(usize::try_from(files / 2).unwrap_or(usize::MAX));
+        }
         let mut listeners = Vec::with_capacity(config.listen.len());
         for address in config.listen.iter().copied() {
             let bound = async {
@@ -91,7 +100,7 @@ impl Server {
             };
             listeners.push(bound.await.map_err(|source| ListenError { address, source })?);
         }
-        let registry = Arc::new(Registry { open: Mutex::default(), removed: Notify::new() });
+        let registry = Arc::new(Registry::new(config.unfinished_bytes_max));
         let (stop, stopped) = watch::channel(false);
         let mut local_addrs = Vec::with_capacity(listeners.len());
         let mut acceptors = Vec::with_capacity(listeners.len());
@@ -153,7 +162,9 @@ impl Acceptor {
                 accepted = listener.accept() => match accepted {
                     Ok((stream, from)) => self.serve(stream, from),
                     Err(error) => {
-                        tracing::warn!(%error, "cannot accept a connection");
+                        if let Some(kept_back) = self.registry.not_accepted.may_tell(self.host.now()) {
+                            tracing::warn!(%error, kept_back, "cannot accept a connection");
+                        }
                         self.host.sleep(ACCEPT_RETRY).await;
                     }
                 },
@@ -167,11 +178,14 @@ impl Acceptor {
     fn serve(&self, stream: TcpStream, from: SocketAddr) {
         let Some(peer) = self.registry.enter(&self.host, self.at, from, self.config.max_connections) else {
             host::point!("remoting.connection-refused");
-            tracing::warn!(%from, max = self.config.max_connections, "too many connections: closed");
+            if let Some(kept_back) = self.registry.refused.may_tell(self.host.now()) {
+                tracing::warn!(%from, max = self.config.max_connections, kept_back, "too many connections: closed");
+            }
             return;
         };
         let limits = Limits { idle: self.config.idle, write_high_bytes: self.config.write_high_bytes };
-        let connection = Connection::new(peer.clone(), Arc::clone(&self.handler), limits, stream);
+        let connection =
+            Connection::new(peer.clone(), Arc::clone(&self.handler), limits, Arc::clone(&self.registry.intake), stream);
         let registry = Arc::clone(&self.registry);
         self.connections.spawn("remoting.serve", async move {
             connection.run().await;
@@ -186,6 +200,11 @@ struct Registry {
     /// Leaf lock: nothing else is locked while it is held.
     open: Mutex<Open>,
     removed: Notify,
+    intake: Arc<Intake>,
+    /// Of connections that could not be accepted.
+    not_accepted: Seldom,
+    /// Of connections that were too many.
+    refused: Seldom,
 }
 
 #[derive(Debug, Default)]
@@ -195,6 +214,16 @@ struct Open {
 }
 
 impl Registry {
+    fn new(unfinished_bytes_max: usize) -> Registry {
+        Registry {
+            open: Mutex::default(),
+            removed: Notify::new(),
+            intake: Arc::new(Intake::new(unfinished_bytes_max)),
+            not_accepted: Seldom::new(1),
+            refused: Seldom::new(1),
+        }
+    }
+
     /// `None` if there are too many already.
     fn enter(&self, host: &Host, listener: usize, from: SocketAddr, max: usize) -> Option<Peer> {
         let mut open = self.lock();

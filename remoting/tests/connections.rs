@@ -347,6 +347,32 @@ fn idle_connections_are_closed() {
 }
 
 #[test]
+fn frames_that_are_never_completed_hold_a_bounded_amount_of_memory() {
+    on_machine(|host| async move {
+        let stage = stage(|config| config.unfinished_bytes_max = 1 << 20).await;
+        let connect = async || host.connect(stage.address.parse().unwrap()).await.unwrap();
+        // A request of 900 kB, but for its last byte.
+        let command = RemotingCommand::request(34, 1, Fields::new(), Payload::from(vec![7; 900_000]));
+        let mut frame = BytesMut::new();
+        command.encode(&mut frame).unwrap();
+        let (start, end) = frame.split_at(frame.len() - 1);
+        let (mut first, mut second) = (connect().await, connect().await);
+        first.write_all(start).await.unwrap();
+        host.sleep(Duration::from_millis(100)).await;
+        // The second is closed in the middle, and short requests are served.
+        drop(second.write_all(start).await);
+        assert_eq!(read_frame(&mut second).await, None);
+        client().invoke(&stage.address, ask("now"), Payload::EMPTY, LONG).await.unwrap();
+        first.write_all(end).await.unwrap();
+        assert_eq!(read_frame(&mut first).await.unwrap().opaque, 1);
+        // With the first frame complete there is room again.
+        let mut third = connect().await;
+        third.write_all(&frame).await.unwrap();
+        assert_eq!(read_frame(&mut third).await.unwrap().body.len(), 900_000);
+    });
+}
+
+#[test]
 fn connections_beyond_the_limit_are_closed() {
     on_machine(|host| async move {
         let stage = stage(|config| config.max_connections = 1).await;
