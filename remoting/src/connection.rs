@@ -189,7 +189,6 @@ impl Connection {
     fn keep_rest(&mut self) -> Result<bool, CloseReason> {
         let is_long = self.input.len() > READ_BYTES;
         if !self.share.set(if is_long { self.input.len() } else { 0 }) {
-            host::point!("remoting.intake-full");
             return Err(CloseReason::TooMuch);
         }
         if self.has_grown && !is_long {
