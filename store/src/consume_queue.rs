@@ -6,7 +6,7 @@
 use std::{
     collections::VecDeque,
     io,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
@@ -318,21 +318,18 @@ impl ConsumeQueue {
         state.names_dirty || state.files.iter().any(|file| file.dirty_bytes > 0)
     }
 
-    /// Makes durable what [`take_dirty`](ConsumeQueue::take_dirty) gave.
+    /// Makes durable what [`take_dirty`](ConsumeQueue::take_dirty) gave, but for names: the directories that hold them
+    /// are given back, for the caller to sync.
     ///
     /// # Errors
     /// A sync failed: what it covered must be taken for lost.
-    pub(crate) async fn sync(&self, files: &Files, dirty: Dirty) -> io::Result<()> {
+    pub(crate) async fn sync(&self, dirty: Dirty) -> io::Result<impl Iterator<Item = PathBuf>> {
         for (_, file, _) in dirty.files {
             file.sync_all().await?;
         }
-        if dirty.names {
-            // The queue may be new, or its topic.
-            for dir in self.dir.ancestors().take(3) {
-                files.sync_dir(dir).await?;
-            }
-        }
-        Ok(())
+        // The queue may be new, or its topic.
+        let depth = if dirty.names { 3 } else { 0 };
+        Ok(self.dir.ancestors().take(depth).map(Path::to_owned))
     }
 
     // ---- retention ----

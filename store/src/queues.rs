@@ -1,7 +1,7 @@
 //! All consume queues of a store.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     io,
     path::{Path, PathBuf},
     sync::{
@@ -196,11 +196,16 @@ impl ConsumeQueues {
     /// A sync failed; the file is named.
     pub(crate) async fn flush(&self, least_bytes: u64) -> io::Result<bool> {
         let mut all_clean = true;
+        // Queues of one topic share directories: each is synced once, after all that was made in it.
+        let mut dirs = BTreeSet::new();
         for queue in self.all() {
             match queue.take_dirty(least_bytes) {
-                Some(dirty) => queue.sync(&self.files, dirty).await?,
+                Some(dirty) => dirs.extend(queue.sync(dirty).await?),
                 None => all_clean &= !queue.is_dirty(),
             }
+        }
+        for dir in dirs {
+            self.files.sync_dir(dir).await?;
         }
         Ok(all_clean)
     }
