@@ -85,6 +85,13 @@ impl Results {
     }
 }
 
+impl Drop for Results {
+    /// A process that is being started at this moment has a copy of the handle, which would keep the lock a while.
+    fn drop(&mut self) {
+        let _ = self.file.unlock();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
