@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::{
     history::{Down, Event, History, Look, MessageId, NodeRef, QueueRef},
-    scenario::{ConsumerGroup, FaultKind, Scenario},
+    scenario::{ConsumerGroup, Fault, FaultKind, Scenario},
 };
 
 /// One message that a producer began to send.
@@ -166,10 +166,8 @@ impl<'a> Facts<'a> {
 
     /// How much of a stretch of time a node could write to its disk.
     pub fn unhindered_nanos(&self, node: &str, from: u64, until: u64) -> u64 {
-        let mut stretches: Vec<(u64, u64)> = self.hindered.get(node).map_or(&[][..], Vec::as_slice).to_vec();
-        stretches.sort_unstable();
         let (mut free, mut at) = (0, from);
-        for (begin, end) in stretches {
+        for &(begin, end) in self.hindered.get(node).into_iter().flatten() {
             free += begin.min(until).saturating_sub(at);
             at = at.max(end);
         }
@@ -250,21 +248,33 @@ impl<'a> Facts<'a> {
     }
 }
 
-/// The stretches in which faults froze nodes, held them at gates or took the space of their disks.
+/// The stretches in which faults froze nodes, held them at gates or took the space of their disks, by their begins.
 fn hindered<'a>(scenario: &'a Scenario, history: &History) -> BTreeMap<&'a str, Vec<(u64, u64)>> {
+    let hinders = |fault: &&Fault| {
+        matches!(fault.kind, FaultKind::Pause { .. } | FaultKind::Hold { .. } | FaultKind::DiskFill { .. })
+    };
+    let hinderers = scenario.faults.iter().filter(hinders);
+    let nodes: BTreeMap<&str, &str> =
+        hinderers.filter_map(|fault| Some((fault.id.as_str(), fault.kind.node()?))).collect();
     let mut found: BTreeMap<&str, Vec<(u64, u64)>> = BTreeMap::new();
-    for fault in &scenario.faults {
-        let (FaultKind::Pause { .. } | FaultKind::Hold { .. } | FaultKind::DiskFill { .. }) = fault.kind else {
-            continue;
-        };
-        let Some(node) = fault.kind.node() else { continue };
-        let at = |wanted: fn(&Event) -> Option<&str>| {
-            history.records.iter().find(|record| wanted(&record.event) == Some(&fault.id)).map(|record| record.at)
-        };
-        let begin = at(|event| if let Event::FaultBegin(id, _) = event { Some(id) } else { None });
-        let end = at(|event| if let Event::FaultEnd(id) = event { Some(id) } else { None });
-        found.entry(node).or_default().extend(begin.map(|begin| (begin, end.unwrap_or(u64::MAX))));
+    let mut began = BTreeMap::new();
+    for record in &history.records {
+        match &record.event {
+            Event::FaultBegin(id, _) if nodes.contains_key(id.as_str()) => {
+                began.insert(id.as_str(), record.at);
+            }
+            Event::FaultEnd(id) => {
+                if let Some(begin) = began.remove(id.as_str()) {
+                    found.entry(nodes[id.as_str()]).or_default().push((begin, record.at));
+                }
+            }
+            _ => {}
+        }
     }
+    for (id, begin) in began {
+        found.entry(nodes[id]).or_default().push((begin, u64::MAX));
+    }
+    found.values_mut().for_each(|stretches| stretches.sort_unstable());
     found
 }
 
