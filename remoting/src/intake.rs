@@ -1,9 +1,10 @@
 //! What the connections of one server or client have to share.
 
 use std::{
+    cmp::Ordering,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{self, AtomicUsize},
     },
     time::Duration,
 };
@@ -52,12 +53,18 @@ impl Share {
     /// The connection holds so many bytes now. False if it grew and all together have too many.
     pub fn set(&mut self, bytes: usize) -> bool {
         let before = std::mem::replace(&mut self.bytes, bytes);
-        if bytes <= before {
-            self.intake.bytes.fetch_sub(before - bytes, Ordering::AcqRel);
-            return true;
+        match bytes.cmp(&before) {
+            // After nearly every read: what all share is left alone.
+            Ordering::Equal => true,
+            Ordering::Less => {
+                self.intake.bytes.fetch_sub(before - bytes, atomic::Ordering::AcqRel);
+                true
+            }
+            Ordering::Greater => {
+                let more = bytes - before;
+                self.intake.bytes.fetch_add(more, atomic::Ordering::AcqRel) + more <= self.intake.bytes_max
+            }
         }
-        let more = bytes - before;
-        self.intake.bytes.fetch_add(more, Ordering::AcqRel) + more <= self.intake.bytes_max
     }
 }
 
