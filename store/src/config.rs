@@ -93,6 +93,18 @@ pub struct StoreConfig {
 }
 
 impl StoreConfig {
+    /// [`disk_clean_forcibly_percent`](StoreConfig::disk_clean_forcibly_percent) as it is taken.
+    #[must_use]
+    pub fn clean_forcibly_level(&self) -> u8 {
+        self.disk_clean_forcibly_percent.clamp(30, 85)
+    }
+
+    /// [`disk_warning_percent`](StoreConfig::disk_warning_percent) as it is taken.
+    #[must_use]
+    pub fn warning_level(&self) -> u8 {
+        self.disk_warning_percent.clamp(35, 90)
+    }
+
     /// The defaults of RocketMQ for a store under `root`.
     #[must_use]
     pub fn new(root: impl Into<PathBuf>) -> StoreConfig {

@@ -5,6 +5,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use host::fs::{DirEntry, Files, OpenOptions};
+use tracing::warn;
+
 use crate::{
     StoreConfig, StoreError,
     consume_queue::{FoundFile, contiguous, find_dirt},
@@ -12,9 +15,6 @@ use crate::{
     log_file::{LogFile, file_name, file_start},
     queues::ConsumeQueues,
 };
-use host::fs::{DirEntry, Files, OpenOptions};
-use tracing::warn;
-
 /// The commit log as found.
 pub(crate) struct FoundLog {
     /// Oldest first, without holes, all of full length.
@@ -134,7 +134,7 @@ fn hole(dir: &Path, older: Vec<Part>, used: u64, file_bytes: u64) -> Option<Hole
     let count = gaps.iter().map(|(from, to)| (to - from) / file_bytes).sum();
     let missing = gaps
         .into_iter()
-        .flat_map(|(from, to)| (from..to).step_by(file_bytes as usize).take(MISSING_TOLD as usize))
+        .flat_map(|(from, to)| (from..to).step_by(file_bytes as usize))
         .take(MISSING_TOLD as usize)
         .map(|start| dir.join(file_name(start)))
         .collect();

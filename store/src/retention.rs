@@ -49,8 +49,8 @@ impl DiskWatch {
             files,
             dir,
             gate,
-            warning_percent: config.disk_warning_percent.clamp(35, 90),
-            forcibly_percent: config.disk_clean_forcibly_percent.clamp(30, 85),
+            warning_percent: config.warning_level(),
+            forcibly_percent: config.clean_forcibly_level(),
             kick: Notify::new(),
             manual_passes: AtomicU32::new(0),
         }

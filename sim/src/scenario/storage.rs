@@ -18,7 +18,7 @@ pub(super) fn check(source: &Source, scenario: &Scenario, places: &Places) -> Re
     for (group, at) in scenario.brokers.iter().zip(&places.log_files) {
         let store = config_of(group).store;
         // At the first of these files are deleted that nobody has read, at the second writes are refused.
-        let percent = store.disk_clean_forcibly_percent.clamp(30, 85).min(store.disk_warning_percent.clamp(35, 90));
+        let percent = store.clean_forcibly_level().min(store.warning_level());
         let room = group.disk_bytes / 100 * u64::from(percent);
         if LOG_FILES * store.commit_log_file_bytes > room {
             let (file, disk) = (print_size(store.commit_log_file_bytes), print_size(group.disk_bytes));
