@@ -7,16 +7,16 @@ use std::{
 
 use remoting::body::{DataVersion, SubscriptionGroupConfig, SubscriptionGroupWrapper};
 
-use crate::table_file::{SaveError, TableFile};
+use crate::{
+    table_file::{SaveError, TableFile},
+    topics::QUEUES_MAX,
+};
 
 /// The bit of a forbidden mask that takes the right to read. Source: the reference's `PermName.INDEX_PERM_READ`.
 const FORBIDDEN_READ: i32 = 1 << 2;
 
 /// The longest name that any version of the reference took. Source: `spec/protocol.md` 16.1.
 const NAME_BYTES_MAX: usize = 255;
-
-/// As many as a topic may have.
-const RETRY_QUEUES_MAX: i32 = 65_536;
 
 /// All consumer groups, their version, and the file `subscriptionGroup.json` that follows every change.
 #[derive(Debug)]
@@ -57,9 +57,9 @@ pub(crate) fn check(stored: &SubscriptionGroupWrapper) -> Result<(), String> {
         if !message::is_legal_name(name) || name.len() > NAME_BYTES_MAX {
             return Err(format!("the group name `{name}` is not legal"));
         }
-        if !(0..=RETRY_QUEUES_MAX).contains(&config.retry_queue_nums) {
+        if !(0..=QUEUES_MAX).contains(&config.retry_queue_nums) {
             let count = config.retry_queue_nums;
-            return Err(format!("group {name} cannot have {count} retry queues, only 0 to {RETRY_QUEUES_MAX}"));
+            return Err(format!("group {name} cannot have {count} retry queues, only 0 to {QUEUES_MAX}"));
         }
     }
     Ok(())

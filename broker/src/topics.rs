@@ -24,7 +24,7 @@ pub(crate) const PERM_READ_WRITE: i32 = 6;
 pub(crate) const PERM_ALL: i32 = 7;
 
 /// Most queues that a topic may have, so that a slip of the hand does not fill the disk with queue files.
-const QUEUES_MAX: i32 = 65_536;
+pub(crate) const QUEUES_MAX: i32 = 65_536;
 
 /// All topics, their version, and the file `topics.json` that follows every change.
 #[derive(Debug)]
