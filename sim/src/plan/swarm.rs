@@ -159,15 +159,13 @@ pub(super) fn add(scenario: &mut Scenario, nemesis: &Nemesis, seed: Seed) {
     let mut drawn: Vec<(Guard, Fault)> =
         FAMILIES.iter().flat_map(|family| of_family(scenario, nemesis, family, seed)).collect();
     let dead = dead_for_good(scenario, nemesis, seed);
-    drawn.extend(dead.iter().cloned().map(|fault| (Guard::Down, fault)));
+    // Those who never come back take their places among those who are down before all others.
+    let mut windows: Vec<Window> =
+        scenario.faults.iter().chain(&dead).filter_map(|fault| Window::of(scenario, fault)).collect();
+    drawn.extend(dead.into_iter().map(|fault| (Guard::Free, fault)));
     drawn.sort_by(|(_, one), (_, other)| (start(one), &one.id).cmp(&(start(other), &other.id)));
-    let mut windows: Vec<Window> = scenario.faults.iter().filter_map(|fault| Window::of(scenario, fault)).collect();
-    // Someone who never comes back takes his place among those who are down before all others.
-    windows.extend(dead.iter().filter_map(|fault| Window::of(scenario, fault)));
     for (guard, fault) in drawn {
-        let is_dead =
-            scenario.permanent.iter().any(|node| fault.kind.node() == Some(node.as_str())) && fault.lasts.is_none();
-        if guard != Guard::Free && !is_dead {
+        if guard != Guard::Free {
             let Some(window) = Window::of(scenario, &fault).filter(|window| window.fits(scenario, nemesis, &windows))
             else {
                 continue;

@@ -87,11 +87,7 @@ fn times(source: &Source, scenario: &Scenario, places: &Places) -> Result<(), Sc
 
 /// A link has two ends.
 fn links(source: &Source, scenario: &Scenario, places: &Places) -> Result<(), ScenarioError> {
-    let links = scenario.faults.iter().filter_map(|fault| match &fault.kind {
-        FaultKind::Cut { link, .. } | FaultKind::Latency { link, .. } => Some(link),
-        _ => None,
-    });
-    for (link, at) in links.zip(&places.links) {
+    for At { value: link, at } in &places.links {
         if let Some(node) = scenario.only_node_of(link) {
             return Err(source.error(at, format!("both ends of the link are the node `{node}`")));
         }

@@ -76,7 +76,7 @@ pub(super) struct Places {
     /// For each producer group its largest body.
     pub bodies: Vec<At<u64>>,
     /// Links, whose two ends must differ.
-    pub links: Vec<Range<usize>>,
+    pub links: Vec<At<Link>>,
     /// Where the settings of each broker group, name servers and clients stand.
     pub settings: Vec<(SettingsOf, PlacedSettings)>,
 }
@@ -604,7 +604,7 @@ fn read_link(source: &Source, table: &mut Table<'_>, places: &mut Places) -> Res
             .with_help("write \"a -> b\" for one direction, \"a <-> b\" for both; * is everyone"));
     };
     let link_of = Link { from: from.trim().to_owned(), to: to.trim().to_owned(), both };
-    places.links.push(link.at.clone());
+    places.links.push(At { value: link_of.clone(), at: link.at.clone() });
     for end in [&link_of.from, &link_of.to] {
         places.ends.push(At { value: end.clone(), at: link.at.clone() });
     }
