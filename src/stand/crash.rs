@@ -1,9 +1,8 @@
 //! `run --crash-at-every-poll`: the same run again and again, each time with a node that dies one poll later.
 
-use std::{collections::BTreeMap, time::Instant};
+use std::time::Instant;
 
 use clap::{Args, ValueEnum};
-use comfy_table::{Table, presets};
 use serde_json::json;
 use sim::{
     plan::Plan,
@@ -15,7 +14,7 @@ use sim::{
     verdict::Verdict,
 };
 
-use super::{Problem, RunArguments, child, pool, read_scenario};
+use super::{Problem, RunArguments, child, many, pool, read_scenario};
 use crate::output::say;
 
 /// How many polls of an outcome are named.
@@ -128,7 +127,7 @@ pub fn at_every_poll(arguments: &RunArguments, node: &str) -> Result<Verdict, Pr
         say!("{}", json!({ "polls": polls, "runs": ran.len(), "without_crash": idle, "verdict": verdict.name() }))?;
         return Ok(verdict);
     }
-    say!("{}", table(&ran))?;
+    say!("{}", many::outcomes(&ran, ["runs", "polls, for example"], NAMED_MAX))?;
     let real = started.elapsed().as_secs_f64();
     say!("{node} makes {polls} polls without a crash; {} runs of seed {seed} in {real:.1} s real", ran.len())?;
     if idle > 0 {
@@ -139,23 +138,6 @@ pub fn at_every_poll(arguments: &RunArguments, node: &str) -> Result<Verdict, Pr
         say!("repeat: staticfire run {file} --seed {seed} --crash-at-poll {node}@{}{how}", run.seed)?;
     }
     Ok(verdict)
-}
-
-/// One line for each outcome.
-fn table(ran: &[child::Ran]) -> Table {
-    let mut outcomes: BTreeMap<(Verdict, String), Vec<&child::Ran>> = BTreeMap::new();
-    for run in ran {
-        outcomes.entry((run.verdict, run.texts("violated").join(", "))).or_default().push(run);
-    }
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(["outcome", "runs", "polls, for example", "first problem"]);
-    for ((verdict, violated), runs) in outcomes {
-        let named: Vec<String> = runs.iter().take(NAMED_MAX).map(|run| run.seed.to_string()).collect();
-        let problem = if verdict == Verdict::Pass { String::new() } else { runs[0].first_problem() };
-        let outcome = format!("{} {violated}", verdict.name());
-        table.add_row([outcome.trim().to_owned(), runs.len().to_string(), named.join(", "), problem]);
-    }
-    table
 }
 
 fn must_exist(scenario: &Scenario, node: &str) -> Result<(), Problem> {

@@ -36,10 +36,6 @@ pub fn run(arguments: &RunArguments) -> Result<Verdict, Problem> {
     let worst = ran.iter().map(|run| run.verdict).find(|verdict| *verdict != Verdict::Pass);
     let complete = unseen.is_empty() && idle.is_empty();
     let verdict = worst.unwrap_or(if complete { Verdict::Pass } else { Verdict::Opportunity });
-    let mut outcomes: BTreeMap<(Verdict, String), Vec<&child::Ran>> = BTreeMap::new();
-    for run in &ran {
-        outcomes.entry((run.verdict, run.texts("violated").join(", "))).or_default().push(run);
-    }
     if arguments.json {
         for run in &ran {
             say!("{}", run.result)?;
@@ -49,7 +45,7 @@ pub fn run(arguments: &RunArguments) -> Result<Verdict, Problem> {
             json!({ "seeds": ran.len(), "verdict": verdict.name(), "never_seen": unseen, "never_fired": idle, "never_reached": unstated })
         )?;
     } else {
-        print(arguments, &outcomes, &ran, started.elapsed())?;
+        print(arguments, &ran, started.elapsed())?;
         for (what, names) in [("never seen", &unseen), ("never fired", &idle), ("always! not reached", &unstated)] {
             if !names.is_empty() {
                 say!("{what} in any seed: {}", names.join(", "))?;
@@ -66,22 +62,26 @@ fn never_fired(ran: &[child::Ran]) -> Vec<&str> {
     first.into_iter().filter(|fault| others.iter().all(|run| run.texts("never_fired").contains(fault))).collect()
 }
 
-fn print(
-    arguments: &RunArguments,
-    outcomes: &BTreeMap<(Verdict, String), Vec<&child::Ran>>,
-    ran: &[child::Ran],
-    real: Duration,
-) -> Result<(), Unwritten> {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(["outcome", "seeds", "for example", "first problem"]);
-    for ((verdict, violated), runs) in outcomes {
-        let outcome =
-            if violated.is_empty() { verdict.name().to_owned() } else { format!("{} {violated}", verdict.name()) };
-        let named: Vec<String> = runs.iter().take(NAMED_MAX).map(|run| run.seed.to_string()).collect();
-        let problem = if *verdict == Verdict::Pass { String::new() } else { runs[0].first_problem() };
-        table.add_row([outcome, runs.len().to_string(), named.join(", "), problem]);
+/// One line for each outcome: how often it came, and its first runs, `named_max` of them, by what `heads` calls these.
+pub fn outcomes(ran: &[child::Ran], heads: [&str; 2], named_max: usize) -> Table {
+    let mut outcomes: BTreeMap<(Verdict, String), Vec<&child::Ran>> = BTreeMap::new();
+    for run in ran {
+        outcomes.entry((run.verdict, run.texts("violated").join(", "))).or_default().push(run);
     }
-    say!("{table}")?;
+    let [runs, named] = heads;
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header(["outcome", runs, named, "first problem"]);
+    for ((verdict, violated), runs) in outcomes {
+        let outcome = format!("{} {violated}", verdict.name());
+        let named: Vec<String> = runs.iter().take(named_max).map(|run| run.seed.to_string()).collect();
+        let problem = if verdict == Verdict::Pass { String::new() } else { runs[0].first_problem() };
+        table.add_row([outcome.trim_end().to_owned(), runs.len().to_string(), named.join(", "), problem]);
+    }
+    table
+}
+
+fn print(arguments: &RunArguments, ran: &[child::Ran], real: Duration) -> Result<(), Unwritten> {
+    say!("{}", outcomes(ran, ["seeds", "for example"], NAMED_MAX))?;
     let virtual_ms: u64 = ran.iter().map(|run| run.number("virtual_ms")).sum();
     say!("{} seeds, {} s virtual in {:.1} s real", ran.len(), virtual_ms / 1000, real.as_secs_f64())?;
     let failed = ran.iter().find(|run| run.verdict != Verdict::Pass);
