@@ -240,6 +240,9 @@ impl Connection {
 
     fn answer(&mut self, to: Addressee, response: Response) {
         let Some(opaque) = to.opaque else { return };
+        // What was sent before the answer was given goes first, as with the reference: a notice, say, which tells a
+        // member of a change, is written before the answer to the heartbeat that made it.
+        self.peer.collect_sent(&mut self.output);
         let command = RemotingCommand::response(response, opaque, to.serialize_type);
         if let Err(error) = self.output.push(&command) {
             let failure = Response::failure(ResponseCode::SYSTEM_ERROR, format!("answer not sent: {error}"));

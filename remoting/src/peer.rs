@@ -357,6 +357,11 @@ impl Peer {
         state.close_asked.clone().map_or(Ok(()), Err)
     }
 
+    /// Moves what was sent to `output`, whether or not the end was asked for.
+    pub(crate) fn collect_sent(&self, output: &mut Outbox) {
+        output.take(&mut self.shared.lock().outbox);
+    }
+
     /// Returns when the end of the connection is asked for. For the time before its task can look for itself.
     pub(crate) async fn close_asked(&self) {
         poll_fn(|cx| {

@@ -13,7 +13,7 @@ use host::{Host, net::TcpStream};
 use staticfire_remoting::{
     Client, ClientConfig, CloseReason, ConsumerGroupRequestHeader, Fields, GetConsumerRunningInfoRequestHeader,
     Handler, Inbound, InvokeError, NoHandler, NoHeader, OffsetResponseHeader, Payload, Peer, RemotingCommand, Reply,
-    Request, Response, ResponseCode, SerializeType, Server, ServerConfig, TopicRequestHeader, Version,
+    Request, RequestCode, Response, ResponseCode, SerializeType, Server, ServerConfig, TopicRequestHeader, Version,
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -34,7 +34,7 @@ struct Scripted {
 }
 
 impl Handler for Scripted {
-    fn handle(&self, _: &Peer, inbound: Inbound) -> Reply {
+    fn handle(&self, peer: &Peer, inbound: Inbound) -> Reply {
         let call = self.calls.fetch_add(1, Ordering::SeqCst);
         let topic = match inbound.request {
             Request::GetTopicStatsInfo(TopicRequestHeader { topic }) => topic,
@@ -55,6 +55,17 @@ impl Handler for Scripted {
                 })
             }
             "never" => Reply::None,
+            "notice-first" => {
+                notify(peer);
+                Response::success().into()
+            }
+            "notice-first-later" => {
+                let peer = peer.clone();
+                Reply::later(async move {
+                    notify(&peer);
+                    Response::success()
+                })
+            }
             "go-away-once" if call == 0 => Response::failure(ResponseCode::GO_AWAY, "closing").into(),
             "pieces" => {
                 let pieces: Vec<Bytes> =
@@ -75,6 +86,11 @@ impl Handler for Scripted {
     fn closed(&self, _: &Peer) {
         self.closed.fetch_add(1, Ordering::SeqCst);
     }
+}
+
+fn notify(peer: &Peer) {
+    let notice = ConsumerGroupRequestHeader { consumer_group: "g".to_owned() };
+    peer.send_one_way(Request::NotifyConsumerIdsChanged(notice), Payload::EMPTY).unwrap();
 }
 
 fn ask(topic: &str) -> Request {
@@ -120,12 +136,16 @@ async fn until(host: &Host, mut holds: impl FnMut() -> bool) {
 
 /// Reads one frame from a raw socket; `None` at its end.
 async fn read_frame(stream: &mut TcpStream) -> Option<RemotingCommand> {
-    let mut input = BytesMut::new();
+    next_frame(stream, &mut BytesMut::new()).await
+}
+
+/// Reads the next of several frames, of which `input` holds what was read too far; `None` at the end.
+async fn next_frame(stream: &mut TcpStream, input: &mut BytesMut) -> Option<RemotingCommand> {
     loop {
-        if let Some(command) = RemotingCommand::decode(&mut input).unwrap() {
+        if let Some(command) = RemotingCommand::decode(input).unwrap() {
             return Some(command);
         }
-        match stream.read_buf(&mut input).await {
+        match stream.read_buf(input).await {
             Ok(0) | Err(_) => return None,
             Ok(_) => {}
         }
@@ -166,6 +186,25 @@ fn immediate_and_deferred_answers_find_their_requests() {
         offsets.sort_unstable();
         assert_eq!(offsets, (0..50).collect::<Vec<i64>>());
         assert_eq!(stage.server.peers().len(), 1);
+    });
+}
+
+/// The reference's handlers write their notices to the channel before their answer is.
+#[test]
+fn what_a_handler_sends_goes_before_its_answer() {
+    on_machine(|host| async move {
+        let stage = stage(|_| {}).await;
+        let mut stream = host.connect(stage.address.parse().unwrap()).await.unwrap();
+        let mut input = BytesMut::new();
+        for topic in ["notice-first", "notice-first-later"] {
+            let fields = ask(topic).into_fields();
+            let bytes = request_bytes(RequestCode::GetTopicStatsInfo.number(), 7, fields, false);
+            stream.write_all(&bytes).await.unwrap();
+            let notice = next_frame(&mut stream, &mut input).await.unwrap();
+            assert_eq!(notice.code, RequestCode::NotifyConsumerIdsChanged.number(), "{topic}");
+            let answer = next_frame(&mut stream, &mut input).await.unwrap();
+            assert!(answer.is_response() && answer.opaque == 7, "{topic}");
+        }
     });
 }
 
@@ -320,8 +359,7 @@ fn servers_ask_their_clients() {
         });
         let response = peer.invoke(running_info, Payload::EMPTY, LONG).await.unwrap();
         assert_eq!(response.remark.as_deref(), Some("c1"));
-        let notice = ConsumerGroupRequestHeader { consumer_group: "g".to_owned() };
-        peer.send_one_way(Request::NotifyConsumerIdsChanged(notice), Payload::EMPTY).unwrap();
+        notify(&peer);
         until(&host, || at_client.calls.load(Ordering::SeqCst) == 2).await;
         assert_eq!(at_client.peers.lock().unwrap()[0].address(), stage.address);
         client.shutdown().await;
