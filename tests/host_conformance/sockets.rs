@@ -102,6 +102,7 @@ pub async fn nobody_listening_refuses(host: Host, _dir: PathBuf) {
     assert_eq!(host.connect(address).await.unwrap_err().kind(), ErrorKind::ConnectionRefused);
 }
 
+/// P108 of the collection of cases.
 pub async fn closing_with_unread_bytes_resets(host: Host, _dir: PathBuf) {
     let (mut client, server, _listener) = pair(&host).await;
     client.write_all(b"nobody reads this").await.unwrap();

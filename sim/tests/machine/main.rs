@@ -6,6 +6,7 @@ extern crate staticfire_sim as sim;
 mod clocks;
 mod lives;
 mod replay;
+mod reports;
 mod sockets;
 
 use std::{
