@@ -2,6 +2,7 @@
 
 mod crash_model;
 mod file_model;
+mod write_model;
 
 use std::{
     io,

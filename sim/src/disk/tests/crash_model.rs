@@ -266,6 +266,13 @@ fn a_rename_between_directories_never_loses_both_names() {
 }
 
 #[test]
+fn two_renames_that_pass_a_name_on_keep_their_order() {
+    let ops = [Op::Create("/a"), Op::Create("/b"), Op::SyncDir("/"), Op::Rename("/a", "/c"), Op::Rename("/b", "/a")];
+    check(&ops);
+    assert!(reached(&ops).iter().all(|tree| tree.values().any(|&file| file == 1)), "the first file has a name");
+}
+
+#[test]
 fn an_ordered_journal_keeps_a_prefix() {
     let mut seen = BTreeSet::new();
     for crash in 0..CRASHES {
