@@ -1,3 +1,5 @@
+mod injected;
+
 use super::*;
 use crate::history::{Down, Look, Queue, Recorder};
 
@@ -115,6 +117,10 @@ impl Story {
 
     fn ack(&self, node: &str, n: u32, offset: u64) -> &Story {
         self.event(node, |history| Event::Ack(Some(message(n)), history.intern_queue(queue("broker-a")), offset))
+    }
+
+    fn nack(&self, node: &str, n: u32, offset: u64) -> &Story {
+        self.event(node, |history| Event::Nack(Some(message(n)), history.intern_queue(queue("broker-a")), offset))
     }
 
     fn consume(&self, n: u32, offset: u64) -> &Story {
@@ -247,6 +253,24 @@ fn a_message_of_a_deleted_file_is_legally_lost() {
     let findings = story.findings();
     assert!(findings.reports.iter().all(|report| report.count == 0));
     assert_eq!(findings.legally_lost.len(), 1);
+}
+
+/// Forced deletion takes whatever stands in a file, messages that wait for their next delivery included (`spec/store.md`
+/// 9): what is to come again was stored anew after it was refused.
+#[test]
+fn a_retry_whose_file_was_deleted_is_legally_lost() {
+    let found = |refused_at: u64| {
+        let story = Story::of("SYNC_FLUSH");
+        // Files have 4 KiB, 40 records of 100 bytes and a part of the next one.
+        story.append(refused_at - 1).send(0, refused_at).deliver("billing/0", 0, refused_at);
+        story.nack("billing/0", 0, refused_at).append(refused_at + 1).append(60);
+        story.event("broker-a/0", |_| Event::Delete(0));
+        let pending = story.recorder.with(|history| crate::run::pending::deliveries(&story.scenario, history));
+        (story.found(), pending)
+    };
+    assert_eq!(found(10), (vec![], vec![]));
+    // The file was full before the message was refused.
+    assert_eq!(found(50), (vec![("unread", 1)], vec!["p0-0000 is to come again to billing".to_owned()]));
 }
 
 #[test]
