@@ -17,7 +17,8 @@ use crate::{
     scenario::Scenario,
 };
 
-use copies::{Fate, Logs};
+use copies::Fate;
+pub(crate) use copies::Logs;
 use facts::Facts;
 
 /// The most violations that a report spells out; all are counted.
@@ -116,9 +117,9 @@ fn lost_and_unread(
             let mut witness = vec![sent.invoke, stored.ok];
             if let Some(last) = facts.deliveries(group, message).last() {
                 witness.extend([last.index].into_iter().chain(last.done.map(|(index, _)| index)));
-                if let Some(crash) = last.nacked_at().and_then(|at| logs.cache_lost_anywhere_after(at)) {
-                    witness.push(crash);
-                    legal.insert(key, lawfully("its retry was only promised to caches", witness));
+                if let Some((at, why)) = last.nacked_at().and_then(|at| logs.copy_lost_anywhere_after(at)) {
+                    witness.push(at);
+                    legal.insert(key, lawfully(why, witness));
                     continue;
                 }
             }

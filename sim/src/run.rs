@@ -3,7 +3,7 @@
 pub(crate) mod cluster;
 mod faults;
 mod observer;
-mod pending;
+pub(crate) mod pending;
 mod probe;
 mod settle;
 mod triggers;

@@ -28,7 +28,7 @@ pub(super) enum Fate {
 }
 
 /// The logs of all brokers.
-pub(super) struct Logs {
+pub(crate) struct Logs {
     nodes: BTreeMap<NodeRef, Log>,
 }
 
@@ -87,7 +87,7 @@ impl Logs {
     }
 
     /// What became of a message that was acknowledged by record `ok`.
-    pub fn fate(&self, queue: QueueRef, ok: usize, phy: Option<u64>, history: &History) -> Fate {
+    pub(super) fn fate(&self, queue: QueueRef, ok: usize, phy: Option<u64>, history: &History) -> Fate {
         match (self.node_of(queue, history).and_then(|node| self.nodes.get(&node)), phy) {
             (Some(log), Some(phy)) => log.fate(ok, phy),
             // Without a place in a log nothing can have destroyed it.
@@ -95,10 +95,11 @@ impl Logs {
         }
     }
 
-    /// The first power loss, after a record, of any broker that promises caches only.
-    pub fn cache_lost_anywhere_after(&self, index: usize) -> Option<usize> {
-        let logs = self.nodes.values().filter(|log| !log.flushes_before_ack);
-        logs.flat_map(|log| &log.power_losses).map(|(at, _)| *at).filter(|at| *at > index).min()
+    /// The first record that may have destroyed a copy which some broker made after the record `index`, and why that
+    /// was lawful. For copies whose place in a log nobody tells: a message that is to come again is stored anew by the
+    /// broker it came from or, if that does not answer, by any other.
+    pub fn copy_lost_anywhere_after(&self, index: usize) -> Option<(usize, &'static str)> {
+        self.nodes.values().filter_map(|log| log.copy_lost_after(index)).min()
     }
 
     /// Whether the log of a node lost something lawfully between two records.
@@ -144,6 +145,23 @@ impl Log {
             let (index, _) = life.appends.get(appended)?;
             (life.start <= phy && *index < ok).then_some(*index)
         })
+    }
+
+    fn copy_lost_after(&self, index: usize) -> Option<(usize, &'static str)> {
+        let crashes = self.power_losses.iter().filter(|_| !self.flushes_before_ack).map(|(at, _)| *at);
+        let crash = crashes.filter(|at| *at > index).min();
+        let end = self.end_at(index);
+        let files = self.deletions.iter().filter(|(at, start)| *at > index && start + self.file_bytes > end);
+        let deletion = files.map(|(at, _)| *at).min();
+        let crash = crash.map(|at| (at, "its retry was only promised to caches"));
+        crash.into_iter().chain(deletion.map(|at| (at, "the log file of its retry was deleted to free the disk"))).min()
+    }
+
+    /// The end of the log when the record `index` was written.
+    fn end_at(&self, index: usize) -> u64 {
+        let appends = self.lives.iter().flat_map(|life| &life.appends);
+        let ends = appends.chain(&self.recoveries).filter(|(at, _)| *at <= index);
+        ends.max_by_key(|(at, _)| *at).map_or(0, |(_, end)| *end)
     }
 
     fn fate(&self, ok: usize, phy: u64) -> Fate {

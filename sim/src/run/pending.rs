@@ -2,18 +2,21 @@
 
 use std::collections::BTreeMap;
 
-use crate::history::{Event, History, MessageId, NodeRef, QueueRef};
+use crate::{
+    checkers::Logs,
+    history::{Event, History, MessageId, NodeRef, QueueRef},
+    scenario::Scenario,
+};
 
 use super::cluster::group_of;
 
 /// Listener calls on running nodes that have not ended, and refused messages that have not come again.
 ///
-/// A refused message whose retry was lost with a cache never comes: once no crash can explain that any more it is up to
-/// the checkers. So refusals count as pending only while no broker lost its power after them.
-pub(super) fn deliveries(history: &History) -> Vec<String> {
+/// A refused message whose retry may have been lost lawfully is left to the checkers: it may never come.
+pub(crate) fn deliveries(scenario: &Scenario, history: &History) -> Vec<String> {
     let mut open: BTreeMap<(NodeRef, QueueRef, u64), ()> = BTreeMap::new();
-    let mut refused: BTreeMap<(&str, MessageId), ()> = BTreeMap::new();
-    for record in &history.records {
+    let mut refused: BTreeMap<(&str, MessageId), usize> = BTreeMap::new();
+    for (index, record) in history.records.iter().enumerate() {
         let Some((node, _)) = record.node else { continue };
         let group = group_of(history.node(node));
         match &record.event {
@@ -29,21 +32,20 @@ pub(super) fn deliveries(history: &History) -> Vec<String> {
             Event::Nack(message, queue, offset) => {
                 open.remove(&(node, *queue, *offset));
                 if let Some(message) = message {
-                    refused.insert((group, *message), ());
+                    refused.insert((group, *message), index);
                 }
             }
-            Event::NodeDown(how, _) => {
-                open.retain(|(other, ..), ()| *other != node);
-                if *how == crate::history::Down::PowerLoss {
-                    refused.clear();
-                }
-            }
+            Event::NodeDown(..) => open.retain(|(other, ..), ()| *other != node),
             _ => {}
         }
     }
     let open = open.keys().map(|(node, queue, offset)| {
         format!("{} works on {} offset {offset}", history.node(*node), history.queue(*queue))
     });
+    if !refused.is_empty() {
+        let logs = Logs::collect(scenario, history);
+        refused.retain(|_, nack| logs.copy_lost_anywhere_after(*nack).is_none());
+    }
     let refused = refused.keys().map(|(group, message)| format!("{message} is to come again to {group}"));
     open.chain(refused).collect()
 }

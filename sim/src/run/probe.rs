@@ -165,7 +165,7 @@ fn pending_here(cluster: &Cluster) -> Vec<String> {
     if sending > 0 {
         pending.push(format!("{sending} sends have no result"));
     }
-    pending.extend(cluster.recorder.with(super::pending::deliveries));
+    pending.extend(cluster.recorder.with(|history| super::pending::deliveries(&cluster.plan.scenario, history)));
     pending
 }
 
