@@ -85,11 +85,13 @@ fn cause_between(facts: &Facts<'_>, history: &History, before: &Delivery<'_>, ag
     let went_back = went_back.map(|(index, at, _)| (*index, *at));
     let all = moved.chain(down).chain(refused).chain(went_back);
     let between = all.filter(|(index, _)| within.contains(index)).map(|(_, at)| at).min();
-    between.or_else(|| {
-        let differ = |(from, until): &&(u64, u64)| (*from..=until + VIEWS_DIFFER_NANOS).contains(&before.at);
-        let since = facts.disturbances.iter().filter(differ).map(|(from, _)| *from).max()?;
-        (before.node != again.node).then_some(since)
-    })
+    let differ = |(from, until): &&(u64, u64)| (*from..=until + VIEWS_DIFFER_NANOS).contains(&before.at);
+    let differs_since = facts.disturbances.iter().filter(differ).map(|(from, _)| *from).max();
+    // A member that took nothing over in between has thought all the time that the queue is its own, whatever the other
+    // one did.
+    let took_over = moves(&again.node).iter().any(|(index, ..)| within.contains(index));
+    let views = differs_since.filter(|_| before.node != again.node && !took_over);
+    between.into_iter().chain(views).min()
 }
 
 /// Whether the broker of a delivery had crashed before a record. Members find that out at their next pull, which may be

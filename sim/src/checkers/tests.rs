@@ -303,6 +303,19 @@ fn two_owners_are_explained_for_fifty_two_seconds_after_a_disturbance() {
 }
 
 #[test]
+fn a_move_in_between_leaves_two_owners_explained() {
+    let found = |after: u64| {
+        let story = Story::of("SYNC_FLUSH");
+        story.send(0, 0).later(after).consume(0, 0).commit(1).later(10);
+        // The one that heard of the other gives the queue up; the other never knew of it.
+        story.event("billing/0", |_| Event::Revoke(0)).later(1).deliver("billing/1", 0, 0).ack("billing/1", 0, 0);
+        story.found()
+    };
+    assert_eq!(found(20), []);
+    assert_eq!(found(53), [("dup-deliver", 1)], "their views agree again, and it is below what was committed");
+}
+
+#[test]
 fn a_long_silence_disturbs_once_more_when_it_is_noticed() {
     let found = |kind, lasts, after| {
         let story = Story::of("SYNC_FLUSH");
