@@ -106,6 +106,7 @@ macro_rules! scenarios {
 }
 
 scenarios! {
+    bad_network: "bad-network",
     broker_kill: "broker-kill",
     disk_85_percent: "disk-85-percent",
     every_poll: "every-poll",

@@ -143,6 +143,8 @@ pub enum Event {
     },
     /// A fault begins: id and kind.
     FaultBegin(String, &'static str),
+    /// What a fault did while it lasted: id, the name of the count it adds to, and how much.
+    FaultHit(String, &'static str, u64),
     /// A fault ends: id.
     FaultEnd(String),
     /// A producer begins to send.
@@ -215,6 +217,7 @@ impl Event {
             Event::NodeDown(..) => "node.down",
             Event::DiskCrash { .. } => "disk.crash",
             Event::FaultBegin(..) => "fault.begin",
+            Event::FaultHit(..) => "fault.hit",
             Event::FaultEnd(_) => "fault.end",
             Event::SendInvoke(..) => "send.invoke",
             Event::SendOk(..) => "send.ok",

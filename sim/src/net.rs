@@ -6,6 +6,7 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
+    io::ErrorKind,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     task::Waker,
     time::Duration,
@@ -13,6 +14,7 @@ use std::{
 
 use crate::{
     seed::{Domain, Draw, Seed, name_hash},
+    side::Side,
     stand::NodeId,
     world::{Io, nanos},
 };
@@ -124,6 +126,10 @@ pub enum ImpairmentKind {
     Latency(Latency),
     /// Bytes per second, if that is less than the link has.
     Bandwidth(u64),
+    /// Segments travel so many times as long, and keep the wire busy for as much longer.
+    Slow(u32),
+    /// What would open a connection is lost; connections that are open go on.
+    NoConnects,
     /// So many of a million segments are lost, and arrive 200 ms later (or 400 ms more, if lost again, and so on).
     Loss(u32),
 }
@@ -293,11 +299,31 @@ impl Net {
         self.links.impair(impairment)
     }
 
-    pub(crate) fn lift(&mut self, id: ImpairmentId, io: &mut Io<'_>) {
-        let Some(lifted) = self.links.lift(id) else { return };
+    /// Ends an impairment. Tells how many segments it has touched; see [`crate::stand::Stand::lift`].
+    pub(crate) fn lift(&mut self, id: ImpairmentId, io: &mut Io<'_>) -> u64 {
+        let Some((lifted, touched)) = self.links.lift(id) else { return 0 };
         if lifted.kind == ImpairmentKind::Hold {
             self.let_go(lifted.from, lifted.to, io);
         }
+        touched
+    }
+
+    /// See [`crate::stand::Stand::reset`]. `pairs` is sorted.
+    pub(crate) fn reset(&mut self, pairs: &[(NodeId, NodeId)], port: Option<u16>, io: &mut Io<'_>) -> u64 {
+        let mut reset = 0;
+        for conn in self.conns.iter_mut().flatten().filter(|conn| port.is_none_or(|port| port == conn.port)) {
+            let told = EndId::BOTH.map(|end| {
+                let (from, to) = (conn.end(end.other()).node, conn.end(end).node);
+                from != to && conn.end(end).kernel == Kernel::Open && pairs.binary_search(&(from, to)).is_ok()
+            });
+            for end in EndId::BOTH.into_iter().filter(|end| told[*end as usize]) {
+                let node = conn.end(end).node;
+                io.side.add(io.now, Side::Connection, node, u64::from(conn.id.number), handshake::NOTE_RESET);
+                conn.forget(end, Some(ErrorKind::ConnectionReset), io);
+            }
+            reset += u64::from(told.contains(&true));
+        }
+        reset
     }
 
     pub(crate) fn impairments(&self) -> Vec<ImpairmentId> {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::{
     scenario::{
-        Fault, FaultKind, Load, ProducerGroup, Scenario, SeedPins, Send, SendMode, Survival, When,
+        Fault, FaultKind, LinkFault, Load, Members, ProducerGroup, Scenario, SeedPins, Send, SendMode, Survival, When,
         units::{Rate, Span},
     },
     seed::{Domain, Draws, Seed, Seeds, name_hash},
@@ -21,6 +21,7 @@ const SENDS: Domain = Domain::named("plan.send");
 const TAGS: Domain = Domain::named("plan.tag");
 const BODIES: Domain = Domain::named("plan.body");
 const FAULTS: Domain = Domain::named("plan.fault");
+const MEMBERS: Domain = Domain::named("plan.members");
 
 /// The seed of a run for which none was given.
 const DEFAULT_ROOT: u64 = 1;
@@ -56,15 +57,11 @@ impl Plan {
                 group.load = Load::Planned(draw_sends(seeds.plan, group));
             }
         }
-        for fault in &mut scenario.faults {
-            draw_fault(seeds.plan, fault);
-        }
+        draw_faults(seeds.plan, &mut scenario, 0);
         if let Some(nemesis) = scenario.nemesis.take() {
             let spelt_out = scenario.faults.len();
             swarm::add(&mut scenario, &nemesis, seeds.plan);
-            for fault in &mut scenario.faults[spelt_out..] {
-                draw_fault(seeds.plan, fault);
-            }
+            draw_faults(seeds.plan, &mut scenario, spelt_out);
         }
         scenario.seeds = SeedPins {
             root: Some(seeds.root.0),
@@ -116,6 +113,24 @@ fn time_in_slot(times: &mut Draws, rate: Rate, n: u32) -> Duration {
     whole_micros(slot_start + within)
 }
 
+/// Draws what is open of the faults from number `first` on.
+fn draw_faults(seed: Seed, scenario: &mut Scenario, first: usize) {
+    let mut faults = std::mem::take(&mut scenario.faults);
+    for fault in &mut faults[first..] {
+        draw_fault(seed, fault);
+        if let FaultKind::Partition { node, members: Some(members @ Members::Among(_)), .. } = &mut fault.kind {
+            *members = Members::Order(in_drawn_order(seed, &fault.id, scenario.members(members, node.as_deref())));
+        }
+    }
+    scenario.faults = faults;
+}
+
+/// An order that leaves every pair as it is when somebody else is left out.
+fn in_drawn_order(seed: Seed, fault: &str, mut nodes: Vec<String>) -> Vec<String> {
+    nodes.sort_by_cached_key(|node| seed.draw(MEMBERS, name_hash(fault), name_hash(node)).0);
+    nodes
+}
+
 fn draw_fault(seed: Seed, fault: &mut Fault) {
     let mut draws = seed.draws(FAULTS, name_hash(&fault.id));
     let mut fix = |counter, span: Span<Duration>| match span.is_exact() {
@@ -126,6 +141,9 @@ fn draw_fault(seed: Seed, fault: &mut Fault) {
         fault.when = When::At(fix(0, at));
     }
     fault.lasts = fault.lasts.map(|lasts| fix(1, lasts));
+    if let FaultKind::OnLink { what: LinkFault::Flap { up, down }, .. } = &mut fault.kind {
+        (*up, *down) = (fix(3, *up), fix(4, *down));
+    }
     if let FaultKind::PowerLoss { style: style @ None, .. } = &mut fault.kind {
         let weights = [
             (Survival::AllOld, 20),

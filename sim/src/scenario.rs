@@ -8,6 +8,8 @@
 //! interface; `format` is its version.
 
 mod check;
+mod fault;
+mod kinds;
 mod limits;
 mod nemesis;
 mod print;
@@ -18,6 +20,7 @@ pub mod units;
 
 use std::{collections::BTreeMap, time::Duration};
 
+pub use fault::{Fault, FaultKind, Gate, Lasting, Link, LinkFault, Members, Port, Shape, Survival, When};
 pub use nemesis::Nemesis;
 pub use reader::{At, ScenarioError};
 use units::{Rate, Span};
@@ -32,7 +35,7 @@ pub const CHECKERS: [&str; 7] = ["lost", "unread", "phantom", "dup-deliver", "or
 pub const ALWAYS: &str = "always";
 
 /// Counts that `at-least` may name: how often something happened that a scenario is about.
-pub const COUNTS: [&str; 23] = [
+pub const COUNTS: [&str; 27] = [
     "sent",
     "acked",
     "info",
@@ -46,6 +49,10 @@ pub const COUNTS: [&str; 23] = [
     "stops",
     "pauses",
     "cuts",
+    "segments-lost",
+    "segments-slowed",
+    "connections-reset",
+    "connects-ignored",
     "dirty-pages-at-crash",
     "lost-pages",
     "torn-pages",
@@ -300,234 +307,6 @@ pub struct Scale {
     pub instances: u32,
 }
 
-/// A fault.
-#[derive(Debug, Clone)]
-pub struct Fault {
-    /// Its name in the history; unique in the file.
-    pub id: String,
-    /// When it happens.
-    pub when: When,
-    /// What happens.
-    pub kind: FaultKind,
-    /// How long it lasts; `None` until the settle phase heals it. For a crash: how long the node stays down.
-    pub lasts: Option<Span<Duration>>,
-}
-
-/// When a fault happens.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum When {
-    /// At a time drawn from a range.
-    At(Span<Duration>),
-    /// When a node passes a point of the program for the `nth` time since the active phase began, counted over all
-    /// its lives. The fault is in effect before the passing code goes on.
-    On {
-        /// The name of the point (see [`crate::points`]), such as `store.flushed`.
-        point: String,
-        /// The node.
-        node: String,
-        /// Which visit, from 1.
-        nth: u32,
-    },
-}
-
-/// What happens.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum FaultKind {
-    /// The process dies; its page cache stays.
-    Kill {
-        /// The node.
-        node: String,
-    },
-    /// The process is asked to stop, and does.
-    Stop {
-        /// The node.
-        node: String,
-    },
-    /// The machine loses power: what was not flushed may be gone.
-    PowerLoss {
-        /// The node.
-        node: String,
-        /// Which unflushed pages survive; drawn if not given.
-        style: Option<Survival>,
-    },
-    /// The process is frozen; messages to it pile up.
-    Pause {
-        /// The node.
-        node: String,
-    },
-    /// Bytes do not pass.
-    Cut {
-        /// Between whom.
-        link: Link,
-        /// Only connections to this port; all if not given.
-        port: Option<Port>,
-        /// Bytes in flight wait for the end of the cut instead of being sent again.
-        hold: bool,
-    },
-    /// Bytes take longer.
-    Latency {
-        /// Between whom.
-        link: Link,
-        /// How much longer, each way.
-        extra: Span<Duration>,
-    },
-    /// Something else fills the disk.
-    DiskFill {
-        /// The node.
-        node: String,
-        /// Used space is brought to this percentage.
-        percent: u8,
-    },
-    /// Reads, writes and flushes take longer.
-    DiskSlow {
-        /// The node.
-        node: String,
-        /// How many times longer.
-        factor: u32,
-    },
-    /// Whoever reaches a gate of the program waits there.
-    Hold {
-        /// The gate and its node.
-        gate: Gate,
-        /// The fault whose begin lets everyone go on; `None` if only time does.
-        until: Option<String>,
-    },
-    /// The wall clock is wrong.
-    Skew {
-        /// The node.
-        node: String,
-        /// By how much, in milliseconds.
-        by_ms: i64,
-    },
-}
-
-impl Fault {
-    /// Whether a point of the program begins it, rather than time.
-    #[must_use]
-    pub fn is_triggered(&self) -> bool {
-        matches!(self.when, When::On { .. }) || matches!(self.kind, FaultKind::Hold { .. })
-    }
-
-    /// The fault that it needs in the same scenario.
-    #[must_use]
-    pub fn needs(&self) -> Option<&str> {
-        match &self.kind {
-            FaultKind::Hold { until, .. } => until.as_deref(),
-            _ => None,
-        }
-    }
-}
-
-impl FaultKind {
-    /// Its name in files.
-    #[must_use]
-    pub fn name(&self) -> &'static str {
-        match self {
-            FaultKind::Kill { .. } => "kill",
-            FaultKind::Stop { .. } => "stop",
-            FaultKind::PowerLoss { .. } => "power-loss",
-            FaultKind::Pause { .. } => "pause",
-            FaultKind::Cut { .. } => "cut",
-            FaultKind::Latency { .. } => "latency",
-            FaultKind::DiskFill { .. } => "disk-fill",
-            FaultKind::DiskSlow { .. } => "disk-slow",
-            FaultKind::Skew { .. } => "skew",
-            FaultKind::Hold { .. } => "hold",
-        }
-    }
-
-    /// The node it is aimed at, unless it is aimed at a link.
-    #[must_use]
-    pub fn node(&self) -> Option<&str> {
-        match self {
-            FaultKind::Kill { node }
-            | FaultKind::Stop { node }
-            | FaultKind::PowerLoss { node, .. }
-            | FaultKind::Pause { node }
-            | FaultKind::DiskFill { node, .. }
-            | FaultKind::DiskSlow { node, .. }
-            | FaultKind::Skew { node, .. } => Some(node),
-            FaultKind::Hold { gate, .. } => Some(&gate.node),
-            FaultKind::Cut { .. } | FaultKind::Latency { .. } => None,
-        }
-    }
-}
-
-/// A place of the program where a node can be held, and from which visit on.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Gate {
-    /// Its name, one of [`crate::points::GATES`].
-    pub point: String,
-    /// The node.
-    pub node: String,
-    /// The first visit that is held, from 1; later ones are too, until the gate opens.
-    pub nth: u32,
-}
-
-/// Which unflushed pages survive a power loss.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Survival {
-    /// None of them.
-    AllOld,
-    /// All of them.
-    AllNew,
-    /// Those written first.
-    Prefix,
-    /// Each by its own draw.
-    Independent,
-    /// Neighbours share their fate.
-    Runs,
-}
-
-impl Survival {
-    /// All styles with their names in files.
-    pub const NAMES: [(&'static str, Survival); 5] = [
-        ("all-old", Survival::AllOld),
-        ("all-new", Survival::AllNew),
-        ("prefix-by-write-order", Survival::Prefix),
-        ("independent", Survival::Independent),
-        ("runs", Survival::Runs),
-    ];
-}
-
-/// Two ends and a direction. An end is a node, a group, or `*` for everyone.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Link {
-    /// The sending end.
-    pub from: String,
-    /// The receiving end.
-    pub to: String,
-    /// Both directions.
-    pub both: bool,
-}
-
-/// A service of a node, by its port.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Port {
-    /// What clients of a broker use.
-    Client,
-    /// What slaves of a broker use.
-    Ha,
-    /// What everyone uses at a name server.
-    Namesrv,
-}
-
-impl Port {
-    /// All of them with their names in files.
-    pub const NAMES: [(&'static str, Port); 3] =
-        [("client", Port::Client), ("ha", Port::Ha), ("namesrv", Port::Namesrv)];
-
-    /// The number of the port on the stand.
-    #[must_use]
-    pub fn number(self) -> u16 {
-        match self {
-            Port::Client => 10911,
-            Port::Ha => 10912,
-            Port::Namesrv => 9876,
-        }
-    }
-}
-
 /// What must hold.
 #[derive(Debug, Clone, Default)]
 pub struct Expect {
@@ -586,6 +365,20 @@ impl Scenario {
         let of_group = |name: &str| name.rsplit_once('/').is_some_and(|(group, _)| group == end);
         let nodes = self.nodes().into_iter().map(|(name, _)| name);
         nodes.filter(|name| end == "*" || name == end || of_group(name)).collect()
+    }
+
+    /// The members of a partition, each once; in the order of the scenario if theirs is to be drawn.
+    #[must_use]
+    pub fn members(&self, members: &Members, without: Option<&str>) -> Vec<String> {
+        let mut found = match members {
+            Members::Order(names) => names.clone(),
+            Members::Among(ends) => {
+                let named: Vec<String> = ends.iter().flat_map(|end| self.end_of_link(end)).collect();
+                self.nodes().into_iter().map(|(name, _)| name).filter(|name| named.contains(name)).collect()
+            }
+        };
+        found.retain(|name| Some(name.as_str()) != without);
+        found
     }
 
     /// The node that both ends of a link name, if they name this one only.

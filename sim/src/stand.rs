@@ -498,12 +498,24 @@ impl Stand {
         [(a, b), (b, a)].map(|(from, to)| self.impair(Impairment { from, to, port: None, kind: ImpairmentKind::Drop }))
     }
 
-    /// Ends an impairment. Nothing happens if it has ended.
-    pub fn lift(&self, id: ImpairmentId) {
+    /// Ends an impairment. Nothing happens if it has ended. Tells how many segments it has lost or slowed down, or how
+    /// many connects it has kept from being answered; 0 for one that cut or held everything.
+    pub fn lift(&self, id: ImpairmentId) -> u64 {
         self.world.with(|core, now| {
             let (net, mut io) = core.net(now);
-            net.lift(id, &mut io);
-        });
+            net.lift(id, &mut io)
+        })
+    }
+
+    /// Resets every connection that is open between two nodes of a pair, or those to one port: the process at the
+    /// second node is told, its peer finds out when it sends, unless the pair stands the other way round as well. Tells
+    /// how many connections there were.
+    pub fn reset(&self, mut pairs: Vec<(NodeId, NodeId)>, port: Option<u16>) -> u64 {
+        pairs.sort_unstable();
+        self.world.with(|core, now| {
+            let (net, mut io) = core.net(now);
+            net.reset(&pairs, port, &mut io)
+        })
     }
 
     /// Ends all impairments.

@@ -9,6 +9,10 @@ use crate::{
 
 use super::facts::Facts;
 
+/// Kinds of faults that keep everything back between some nodes.
+const CUTS: [&str; 9] =
+    ["cut", "flap", "isolate", "clog", "halves", "minority", "bridge", "ring-majorities", "swizzle"];
+
 /// Counts by the names of [`COUNTS`], and marks.
 pub(super) fn count(
     facts: &Facts<'_>,
@@ -67,11 +71,9 @@ fn counted(event: &Event) -> Vec<(&'static str, u64)> {
         Event::DiskCrash { dirty, lost, torn } => {
             vec![("dirty-pages-at-crash", *dirty), ("lost-pages", *lost), ("torn-pages", *torn)]
         }
-        Event::FaultBegin(_, kind) => match *kind {
-            "cut" => vec![("cuts", 1)],
-            "pause" => vec![("pauses", 1)],
-            _ => Vec::new(),
-        },
+        Event::FaultBegin(_, "pause") => vec![("pauses", 1)],
+        Event::FaultBegin(_, kind) if CUTS.contains(kind) => vec![("cuts", 1)],
+        Event::FaultHit(_, what, count) => vec![(what, *count)],
         Event::Recover(_) => vec![("recoveries", 1)],
         Event::Truncate(_) => vec![("truncations", 1)],
         Event::Delete(_) => vec![("files-deleted", 1)],

@@ -101,7 +101,24 @@ pub(super) struct Facts<'a> {
 const MISSED_NANOS: u64 = (120 - 30) * 1_000_000_000;
 
 /// Kinds of faults that silence a node without closing its connections.
-const SILENT_FAULTS: [&str; 4] = ["power-loss", "pause", "cut", "latency"];
+const SILENT_FAULTS: [&str; 16] = [
+    "power-loss",
+    "pause",
+    "cut",
+    "latency",
+    "flap",
+    "isolate",
+    "clog",
+    "halves",
+    "minority",
+    "bridge",
+    "ring-majorities",
+    "swizzle",
+    "bandwidth",
+    "slow-link",
+    "accept-full",
+    "connect-hang",
+];
 
 impl<'a> Facts<'a> {
     pub fn collect(scenario: &'a Scenario, history: &'a History) -> Facts<'a> {

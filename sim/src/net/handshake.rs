@@ -110,6 +110,7 @@ impl Net {
             return;
         }
         match kernel {
+            Kernel::Opening if self.links.ignores_connect(route) => return,
             Kernel::Opening => {}
             // The answer to the first one was lost.
             Kernel::Open => return self.send_control(id, EndId::Server, NetEvent::SynAck(id), io),

@@ -38,7 +38,14 @@ struct Link {
     extra: u64,
     /// When the wire is free for the next segment.
     next_free: u64,
-    impairments: Vec<(ImpairmentId, Impairment)>,
+    impairments: Vec<InEffect>,
+}
+
+/// An impairment, and how many segments it has touched.
+struct InEffect {
+    id: ImpairmentId,
+    it: Impairment,
+    touched: u64,
 }
 
 /// One direction of one connection.
@@ -89,19 +96,22 @@ impl Links {
     pub(super) fn impair(&mut self, impairment: Impairment) -> ImpairmentId {
         let id = ImpairmentId(self.next_impairment);
         self.next_impairment += 1;
-        self.link_mut(impairment.from, impairment.to).impairments.push((id, impairment));
+        let in_effect = InEffect { id, it: impairment, touched: 0 };
+        self.link_mut(impairment.from, impairment.to).impairments.push(in_effect);
         id
     }
 
-    pub(super) fn lift(&mut self, id: ImpairmentId) -> Option<Impairment> {
+    /// Ends an impairment, and tells what it was and how many segments it has touched.
+    pub(super) fn lift(&mut self, id: ImpairmentId) -> Option<(Impairment, u64)> {
         self.links.iter_mut().flatten().find_map(|link| {
-            let at = link.impairments.iter().position(|&(other, _)| other == id)?;
-            Some(link.impairments.remove(at).1)
+            let at = link.impairments.iter().position(|other| other.id == id)?;
+            let lifted = link.impairments.remove(at);
+            Some((lifted.it, lifted.touched))
         })
     }
 
     pub(super) fn impairments(&self) -> Vec<ImpairmentId> {
-        self.links.iter().flatten().flat_map(|link| &link.impairments).map(|&(id, _)| id).collect()
+        self.links.iter().flatten().flat_map(|link| &link.impairments).map(|other| other.id).collect()
     }
 
     /// A cut that drops wins over one that holds: what is lost cannot be held.
@@ -123,7 +133,8 @@ impl Links {
         if from == to {
             return now + draws.at(counter).within(LOOPBACK);
         }
-        let mut delay = self.latency.pick(draws.at(counter)) + self.link(from, to).extra;
+        let usual = self.latency.pick(draws.at(counter)) + self.link(from, to).extra;
+        let mut delay = usual.saturating_mul(self.slowness(route));
         let mut loss_ppm = 0;
         if !self.link(from, to).impairments.is_empty() {
             let added = draws.at(ADDED + counter);
@@ -131,10 +142,15 @@ impl Links {
                 match kind {
                     ImpairmentKind::Latency(latency) => delay = delay.saturating_add(latency.pick(added)),
                     ImpairmentKind::Loss(ppm) => loss_ppm = loss_ppm.max(ppm),
-                    ImpairmentKind::Bandwidth(_) | ImpairmentKind::Drop | ImpairmentKind::Hold => {}
+                    ImpairmentKind::Bandwidth(_)
+                    | ImpairmentKind::Slow(_)
+                    | ImpairmentKind::NoConnects
+                    | ImpairmentKind::Drop
+                    | ImpairmentKind::Hold => {}
                 }
             }
         }
+        let mut losses = 0;
         if loss_ppm > 0 {
             // A second loss of the same segment is as likely again; a third is not worth a draw of its own.
             for (lost, pause) in [(LOST, RETRANSMIT_FIRST), (LOST_AGAIN, RETRANSMIT_FIRST * 2)] {
@@ -142,13 +158,49 @@ impl Links {
                     break;
                 }
                 delay = delay.saturating_add(pause);
+                losses += 1;
             }
         }
+        self.count_touched(route, losses);
         let busy = self.busy(route, bytes);
         let link = self.link_mut(from, to);
         let start = now.max(link.next_free);
         link.next_free = start.saturating_add(busy);
         start.saturating_add(delay)
+    }
+
+    /// A segment was sent: counts it for what slows it, and its losses for what loses it.
+    fn count_touched(&mut self, route: Route, losses: u64) {
+        let here = self.link_mut(route.from, route.to).impairments.iter_mut();
+        for other in here.filter(|other| other.it.port.is_none_or(|only| only == route.port)) {
+            other.touched += match other.it.kind {
+                ImpairmentKind::Loss(_) => losses,
+                ImpairmentKind::Latency(_) | ImpairmentKind::Bandwidth(_) | ImpairmentKind::Slow(_) => 1,
+                ImpairmentKind::Drop | ImpairmentKind::Hold | ImpairmentKind::NoConnects => 0,
+            };
+        }
+    }
+
+    /// Whether a connect that has arrived is ignored; counted if so.
+    pub(super) fn ignores_connect(&mut self, route: Route) -> bool {
+        let here = self.link_mut(route.from, route.to).impairments.iter_mut();
+        let mut ignored = false;
+        for other in here.filter(|other| other.it.port.is_none_or(|only| only == route.port)) {
+            if other.it.kind == ImpairmentKind::NoConnects {
+                other.touched += 1;
+                ignored = true;
+            }
+        }
+        ignored
+    }
+
+    /// How many times as long everything takes.
+    fn slowness(&self, route: Route) -> u64 {
+        let factors = self.kinds(route).filter_map(|kind| match kind {
+            ImpairmentKind::Slow(factor) => Some(u64::from(factor)),
+            _ => None,
+        });
+        factors.fold(1, u64::max)
     }
 
     /// More bytes joined the segment that was sent last: the wire is busy for longer.
@@ -169,12 +221,12 @@ impl Links {
         let usual = if self.bandwidth == 0 { u64::MAX } else { self.bandwidth };
         let bandwidth = slowed.fold(usual, u64::min);
         // At most 64 KiB each: far from an overflow.
-        bytes as u64 * 1_000_000_000 / bandwidth
+        (bytes as u64 * 1_000_000_000 / bandwidth).saturating_mul(self.slowness(route))
     }
 
     fn kinds(&self, route: Route) -> impl Iterator<Item = ImpairmentKind> + '_ {
         let impairments = self.link(route.from, route.to).impairments.iter();
-        impairments.filter(move |(_, it)| it.port.is_none_or(|only| only == route.port)).map(|(_, it)| it.kind)
+        impairments.filter(move |other| other.it.port.is_none_or(|only| only == route.port)).map(|other| other.it.kind)
     }
 
     fn link(&self, from: NodeId, to: NodeId) -> &Link {

@@ -7,7 +7,10 @@
 use std::time::Duration;
 
 use crate::{
-    scenario::{ConsumerGroup, Fault, FaultKind, Kind, Link, Nemesis, ProducerGroup, Scenario, When, units::Span},
+    scenario::{
+        ConsumerGroup, Fault, FaultKind, Kind, Link, LinkFault, Members, Nemesis, ProducerGroup, Scenario, Shape, When,
+        units::Span,
+    },
     seed::{Domain, Draws, Seed, name_hash},
 };
 
@@ -24,6 +27,9 @@ const RATE_RANGE: u64 = 16;
 /// The most faults of one family in a seed.
 const FAULTS_MAX: u64 = 200;
 
+/// The length of an effect that has none.
+const MOMENT: (u64, u64) = (0, 0);
+
 /// A family of faults.
 pub struct Family {
     /// Its name in `[nemesis]`.
@@ -32,7 +38,7 @@ pub struct Family {
     most: u64,
     aim: Aim,
     guard: Guard,
-    /// The shortest and the longest effect, in milliseconds; drawn log-uniformly.
+    /// The shortest and the longest effect, in milliseconds; drawn log-uniformly. [`MOMENT`] if it has no length.
     lasts_ms: (u64, u64),
     build: fn(&mut Target<'_>) -> FaultKind,
 }
@@ -43,6 +49,7 @@ enum Aim {
     Servers,
     Brokers,
     Clients,
+    Everyone,
 }
 
 /// What limits a family.
@@ -72,6 +79,30 @@ pub const FAMILIES: &[Family] = &[
     family("latency", 4_000, Aim::Servers, Guard::Free, (1_000, 30_000), |at| FaultKind::Latency {
         link: at.link(),
         extra: Span { least: Duration::from_millis(1), most: at.millis(5, 500) },
+    }),
+    family("loss", 4_000, Aim::Servers, Guard::Free, (1_000, 30_000), |at| {
+        let chance_ppm = at.number(1_000, 300_000);
+        at.on_link(LinkFault::Loss(chance_ppm))
+    }),
+    family("bandwidth", 4_000, Aim::Servers, Guard::Free, (1_000, 30_000), |at| {
+        let bytes_per_second = at.number(4 << 10, 4 << 20);
+        at.on_link(LinkFault::Bandwidth(bytes_per_second.into()))
+    }),
+    family("slow-link", 4_000, Aim::Servers, Guard::Free, (1_000, 30_000), |at| {
+        let factor = at.number(2, 200);
+        at.on_link(LinkFault::Slow(factor))
+    }),
+    family("flap", 6_000, Aim::Servers, Guard::Free, (1_000, 30_000), |at| {
+        let (up, down) = (Span::exactly(at.millis(50, 5_000)), Span::exactly(at.millis(50, 5_000)));
+        at.on_link(LinkFault::Flap { up, down })
+    }),
+    family("conn-reset", 10_000, Aim::Servers, Guard::Free, MOMENT, |at| at.on_link(LinkFault::Reset)),
+    family("partition", 6_000, Aim::Everyone, Guard::Free, (100, 30_000), |at| at.partition()),
+    family("accept-full", 2_000, Aim::Servers, Guard::Free, (500, 30_000), |at| FaultKind::AcceptFull {
+        node: at.node(),
+    }),
+    family("connect-hang", 2_000, Aim::Everyone, Guard::Free, (500, 30_000), |at| FaultKind::ConnectHang {
+        node: at.node(),
     }),
     family("disk-slow", 4_000, Aim::Brokers, Guard::Free, (500, 30_000), |at| FaultKind::DiskSlow {
         node: at.node(),
@@ -140,6 +171,22 @@ impl Target<'_> {
         self.nodes[self.draws.at(self.next).below(self.nodes.len() as u64) as usize].clone()
     }
 
+    fn on_link(&mut self, what: LinkFault) -> FaultKind {
+        FaultKind::OnLink { link: self.link(), port: None, what }
+    }
+
+    /// Any shape that there are nodes enough for.
+    fn partition(&mut self) -> FaultKind {
+        self.next += 1;
+        let others = |shape: Shape| self.nodes.len() - usize::from(shape.has_node()).min(self.nodes.len());
+        let shapes: Vec<Shape> = Shape::NAMES.map(|(_, shape)| shape).to_vec();
+        let possible: Vec<Shape> = shapes.into_iter().filter(|shape| others(*shape) >= shape.members_min()).collect();
+        let shape = possible[self.draws.at(self.next).below(possible.len() as u64) as usize];
+        let node = shape.has_node().then(|| self.node());
+        let members = (shape.members_min() > 0).then(|| Members::Among(self.nodes.to_vec()));
+        FaultKind::Partition { shape, node, members }
+    }
+
     /// From a server to everyone, to one group, or both ways.
     fn link(&mut self) -> Link {
         let from = self.node();
@@ -196,16 +243,15 @@ fn of_family(scenario: &Scenario, nemesis: &Nemesis, family: &Family, seed: Seed
         if at >= scenario.active {
             break;
         }
-        let lasts_ms = target.draws.at(1).log_uniform(family.lasts_ms.0..=family.lasts_ms.1);
-        // Beyond the end of the run there is nothing to last for, and no file may say so.
-        let lasts = Duration::from_millis(lasts_ms).min(scenario.active + scenario.settle);
+        let lasts = (family.lasts_ms != MOMENT).then(|| {
+            let lasts_ms = target.draws.at(1).log_uniform(family.lasts_ms.0..=family.lasts_ms.1);
+            // Beyond the end of the run there is nothing to last for, and no file may say so.
+            Span::exactly(Duration::from_millis(lasts_ms).min(scenario.active + scenario.settle))
+        });
         let kind = (family.build)(&mut target);
-        if let FaultKind::Cut { link, .. } | FaultKind::Latency { link, .. } = &kind
-            && scenario.only_node_of(link).is_some()
-        {
+        if kind.link().is_some_and(|link| scenario.only_node_of(link).is_some()) {
             continue; // From a node to itself nothing passes that could be kept back.
         }
-        let lasts = Some(Span::exactly(lasts));
         faults.push((family.guard, Fault { id: unique(scenario, id), when: When::At(Span::exactly(at)), kind, lasts }));
     }
     faults
@@ -254,6 +300,7 @@ fn targets(scenario: &Scenario, nemesis: &Nemesis, aim: Aim) -> Vec<String> {
         Aim::Servers => matches!(kind, Kind::Namesrv | Kind::Broker),
         Aim::Brokers => kind == Kind::Broker,
         Aim::Clients => matches!(kind, Kind::Producer | Kind::Consumer),
+        Aim::Everyone => true,
     };
     let nodes = scenario.nodes().into_iter().filter(|(name, kind)| is_hit(*kind) && !spared.contains(name));
     nodes.map(|(name, _)| name).collect()

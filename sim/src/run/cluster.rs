@@ -73,8 +73,8 @@ pub(crate) struct State {
     pub stopping: BTreeSet<String>,
     /// The life of each node, from 1.
     pub lives: BTreeMap<String, u32>,
-    /// Faults in effect, by their number in the plan, with what they put on links.
-    pub faults: BTreeMap<usize, Vec<ImpairmentId>>,
+    /// Faults in effect, by their number in the plan.
+    pub faults: BTreeMap<usize, InEffect>,
     /// Whether faults may wait for points: from the begin of the active phase to its end.
     pub armed: bool,
     /// How often tasks of each node were polled while armed.
@@ -89,6 +89,15 @@ pub(crate) struct State {
     pub sending: BTreeMap<String, u64>,
     /// Producers that have not sent their last message.
     pub producing: BTreeSet<String>,
+}
+
+/// What belongs to a fault while it is in effect.
+#[derive(Default)]
+pub(crate) struct InEffect {
+    /// What it has put on links.
+    pub impairments: Vec<ImpairmentId>,
+    /// How often it did what its kind counts, links not included.
+    pub hits: u64,
 }
 
 impl Cluster {
@@ -298,6 +307,36 @@ impl Cluster {
     pub async fn dismiss(&self, node: &str) {
         self.state().wanted.remove(node);
         self.stop(node).await;
+    }
+
+    // ---- faults in effect ----
+
+    pub fn is_in_effect(&self, fault: usize) -> bool {
+        self.state().faults.contains_key(&fault)
+    }
+
+    /// Keeps what a fault has put on links, so that it goes when the fault ends.
+    pub fn keep(&self, fault: usize, impairments: &[ImpairmentId]) {
+        if let Some(in_effect) = self.state().faults.get_mut(&fault) {
+            in_effect.impairments.extend(impairments);
+        }
+    }
+
+    /// Takes some of it away, before the fault ends.
+    pub fn lift(&self, fault: usize, impairments: &[ImpairmentId]) {
+        if let Some(in_effect) = self.state().faults.get_mut(&fault) {
+            in_effect.impairments.retain(|kept| !impairments.contains(kept));
+        }
+        for impairment in impairments {
+            self.stand.lift(*impairment);
+        }
+    }
+
+    /// A fault did so often what its kind counts.
+    pub fn count_hits(&self, fault: usize, hits: u64) {
+        if let Some(in_effect) = self.state().faults.get_mut(&fault) {
+            in_effect.hits += hits;
+        }
     }
 
     /// One more fault keeps the node down.

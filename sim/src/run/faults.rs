@@ -1,17 +1,18 @@
 //! Faults: from the plan onto the stand, and off again.
 
+mod network;
+mod partition;
+
 use std::{sync::Arc, time::Duration};
 
 use crate::{
     history::Event,
-    net::{Impairment, ImpairmentId, ImpairmentKind, Latency},
-    scenario::{Fault, FaultKind, Link, When},
+    scenario::{Fault, FaultKind, Lasting, When},
     seed::name_hash,
-    stand::NodeId,
 };
 
 use super::{
-    cluster::{Cluster, Phase},
+    cluster::{Cluster, InEffect, Phase},
     triggers,
 };
 
@@ -44,11 +45,14 @@ pub(super) fn begin(cluster: &Arc<Cluster>, number: usize) {
         return;
     }
     cluster.record_run(Event::FaultBegin(fault.id.clone(), fault.kind.name()));
-    cluster.state().faults.insert(number, Vec::new());
-    let impairments = apply(cluster, fault);
-    cluster.state().faults.insert(number, impairments);
+    cluster.state().faults.insert(number, InEffect::default());
+    apply(cluster, fault);
+    let impairments = network::apply(cluster, number, fault);
+    cluster.keep(number, &impairments);
     triggers::open_for(cluster, &fault.id);
-    if let Some(lasts) = fault.lasts {
+    if fault.kind.lasting() == Lasting::Moment {
+        end_fault(cluster, number);
+    } else if let Some(lasts) = fault.lasts {
         let (cluster, end) = (Arc::clone(cluster), cluster.stand.now() + lasts.least);
         cluster.stand.clone().spawn(async move {
             cluster.stand.sleep_until(end).await;
@@ -79,7 +83,7 @@ pub(super) fn heal(cluster: &Arc<Cluster>) {
     }
 }
 
-fn apply(cluster: &Arc<Cluster>, fault: &Fault) -> Vec<ImpairmentId> {
+fn apply(cluster: &Arc<Cluster>, fault: &Fault) {
     match &fault.kind {
         FaultKind::Kill { node } => {
             cluster.hold_down(node);
@@ -95,30 +99,30 @@ fn apply(cluster: &Arc<Cluster>, fault: &Fault) -> Vec<ImpairmentId> {
             cluster.power_loss(node, *style, name_hash(&fault.id));
         }
         FaultKind::Pause { node } => cluster.stand.pause(cluster.id(node)),
-        FaultKind::Cut { link, port, hold } => {
-            let kind = if *hold { ImpairmentKind::Hold } else { ImpairmentKind::Drop };
-            return impair(cluster, link, port.map(crate::scenario::Port::number), kind);
-        }
-        FaultKind::Latency { link, extra } => {
-            let latency = Latency::Uniform(extra.least, extra.most);
-            return impair(cluster, link, None, ImpairmentKind::Latency(latency));
-        }
         FaultKind::DiskFill { node, percent } => cluster.stand.disk(cluster.id(node)).fill_percent(*percent),
         FaultKind::DiskSlow { node, factor } => cluster.stand.disk(cluster.id(node)).slow(*factor),
         FaultKind::Skew { node, by_ms } => cluster.stand.set_skew(cluster.id(node), *by_ms),
         // Whoever stands at the gate waits by itself.
         FaultKind::Hold { .. } => {}
+        FaultKind::Cut { .. }
+        | FaultKind::Latency { .. }
+        | FaultKind::OnLink { .. }
+        | FaultKind::Partition { .. }
+        | FaultKind::AcceptFull { .. }
+        | FaultKind::ConnectHang { .. } => {}
     }
-    Vec::new()
 }
 
 pub(super) fn end_fault(cluster: &Arc<Cluster>, number: usize) {
-    let Some(impairments) = cluster.state().faults.remove(&number) else { return };
+    let Some(InEffect { impairments, mut hits }) = cluster.state().faults.remove(&number) else { return };
     let fault = &cluster.plan.scenario.faults[number];
-    cluster.record_run(Event::FaultEnd(fault.id.clone()));
     for impairment in impairments {
-        cluster.stand.lift(impairment);
+        hits += cluster.stand.lift(impairment);
     }
+    if let Some(what) = fault.kind.counted_as() {
+        cluster.record_run(Event::FaultHit(fault.id.clone(), what, hits));
+    }
+    cluster.record_run(Event::FaultEnd(fault.id.clone()));
     match &fault.kind {
         FaultKind::Kill { node } | FaultKind::PowerLoss { node, .. } => cluster.let_up(node),
         FaultKind::Stop { node } => {
@@ -136,22 +140,11 @@ pub(super) fn end_fault(cluster: &Arc<Cluster>, number: usize) {
         FaultKind::DiskSlow { node, .. } => cluster.stand.disk(cluster.id(node)).slow(1),
         FaultKind::Skew { node, .. } => cluster.stand.set_skew(cluster.id(node), 0),
         FaultKind::Hold { .. } => triggers::open(cluster, number),
-        FaultKind::Cut { .. } | FaultKind::Latency { .. } => {}
+        FaultKind::Cut { .. }
+        | FaultKind::Latency { .. }
+        | FaultKind::OnLink { .. }
+        | FaultKind::Partition { .. }
+        | FaultKind::AcceptFull { .. }
+        | FaultKind::ConnectHang { .. } => {}
     }
-}
-
-fn impair(cluster: &Cluster, link: &Link, port: Option<u16>, kind: ImpairmentKind) -> Vec<ImpairmentId> {
-    let ends = |end: &str| -> Vec<NodeId> {
-        cluster.plan.scenario.end_of_link(end).iter().map(|node| cluster.id(node)).collect()
-    };
-    let (from, to) = (ends(&link.from), ends(&link.to));
-    let mut pairs: Vec<(NodeId, NodeId)> =
-        from.iter().flat_map(|&from| to.iter().map(move |&to| (from, to))).filter(|(from, to)| from != to).collect();
-    if link.both {
-        pairs.extend(pairs.clone().into_iter().map(|(from, to)| (to, from)));
-    }
-    pairs.sort_unstable();
-    pairs.dedup();
-    let impairment = |(from, to)| cluster.stand.impair(Impairment { from, to, port, kind });
-    pairs.into_iter().map(impairment).collect()
 }

@@ -101,3 +101,77 @@ fn a_trigger_that_did_not_fire_is_named() {
     );
     assert_eq!(never_fired(&scenario, &run.history), ["f (visit 100000 of store.appended at broker-a/0)"]);
 }
+
+/// How long the producer's acknowledgements stayed away after each time of the active phase, in whole seconds.
+fn acknowledged_in(run: &Finished, from: u64, to: u64) -> usize {
+    let base = run.history.records[place(run, |event| *event == Event::Phase("active"))].at;
+    let within = |record: &&Record| (base + from..base + to).contains(&record.at);
+    let records = run.history.records.iter().filter(within);
+    records.filter(|record| matches!(record.event, Event::SendOk(..))).count()
+}
+
+const SECOND: u64 = 1_000_000_000;
+
+fn hits(run: &Finished, what: &str) -> u64 {
+    run.findings.counts[what]
+}
+
+#[test]
+fn a_link_that_flaps_is_cut_and_whole_by_turns() {
+    let (_, run) = run_with(
+        "[[fault]]\nid = \"f\"\nat = \"1s\"\nkind = \"flap\"\nlink = \"checkout <-> broker-a\"\n\
+         down = \"1500ms\"\nup = \"1s\"\nfor = \"5s\"\n",
+    );
+    for (from, to, whole) in [(1_000, 2_500, false), (2_700, 3_500, true), (3_510, 5_000, false), (5_200, 6_000, true)]
+    {
+        let count = acknowledged_in(&run, from * SECOND / 1000, to * SECOND / 1000);
+        assert_eq!(count > 0, whole, "{count} acknowledged from {from} to {to} ms");
+    }
+    assert_eq!((run.findings.counts["cuts"], run.aborted), (1, None));
+}
+
+#[test]
+fn a_partition_of_halves_keeps_the_sides_apart() {
+    let partition = |order: &str| {
+        let (_, run) = run_with(&format!(
+            "[[fault]]\nid = \"f\"\nat = \"1s\"\nkind = \"halves\"\norder = [{order}]\nfor = \"3s\"\n"
+        ));
+        acknowledged_in(&run, SECOND + SECOND / 100, 4 * SECOND)
+    };
+    assert_eq!(partition("\"checkout/0\", \"namesrv/0\", \"broker-a/0\", \"billing/0\""), 0);
+    assert!(partition("\"checkout/0\", \"broker-a/0\", \"namesrv/0\", \"billing/0\"") > 10);
+}
+
+#[test]
+fn a_swizzle_isolates_each_member_and_lets_all_back() {
+    let (_, run) = run_with(
+        "[[fault]]\nid = \"f\"\nat = \"1s\"\nkind = \"swizzle\"\norder = [\"namesrv/0\", \"broker-a/0\"]\nfor = \"6s\"\n",
+    );
+    // Cut at 1 s and 2 s, whole again by 6 s and 7 s.
+    assert!(acknowledged_in(&run, SECOND, 2 * SECOND) > 2, "the broker is isolated only after a second");
+    assert_eq!(acknowledged_in(&run, 2 * SECOND + SECOND / 100, 5 * SECOND), 0);
+    assert!(run.history.records.iter().any(|record| record.event == Event::Converged));
+}
+
+#[test]
+fn faults_of_connections_and_segments_are_counted() {
+    let (_, run) = run_with(
+        "[[fault]]\nid = \"full\"\nat = \"1s\"\nkind = \"accept-full\"\nnode = \"broker-a/0\"\nfor = \"4s\"\n\
+         [[fault]]\nid = \"reset\"\nat = \"2s\"\nkind = \"conn-reset\"\nlink = \"checkout <-> broker-a\"\n",
+    );
+    assert_eq!(hits(&run, "connections-reset"), 1);
+    assert!(hits(&run, "connects-ignored") >= 2, "the producer tries again");
+    assert_eq!(acknowledged_in(&run, 2 * SECOND + SECOND / 100, 5 * SECOND), 0);
+    let (reset, ended) = (begin(&run, "reset"), place(&run, |event| *event == Event::FaultEnd("reset".to_owned())));
+    assert_eq!(run.history.records[reset].at, run.history.records[ended].at, "a reset is a moment");
+    let (_, run) = run_with(
+        "[[fault]]\nid = \"f\"\nat = \"1s\"\nkind = \"connect-hang\"\nnode = \"checkout/0\"\nfor = \"4s\"\n\
+         [[fault]]\nid = \"reset\"\nat = \"2s\"\nkind = \"conn-reset\"\nlink = \"checkout -> broker-a\"\n\
+         [[fault]]\nid = \"loss\"\nat = \"5s\"\nkind = \"loss\"\nlink = \"* <-> broker-a\"\nchance = \"50%\"\n\
+         [[fault]]\nid = \"slow\"\nat = \"5s\"\nkind = \"slow-link\"\nlink = \"* <-> broker-a\"\nfactor = 5\n",
+    );
+    for what in ["connections-reset", "connects-ignored", "segments-lost", "segments-slowed"] {
+        assert!(hits(&run, what) > 0, "{what}");
+    }
+    assert_eq!(run.aborted, None);
+}

@@ -47,6 +47,7 @@ pub(super) fn check(
     known_nodes(source, &places.permanent, &nodes)?;
     stay_dead(source, scenario, places)?;
     links(source, scenario, places)?;
+    partitions(source, scenario, places)?;
     times(source, scenario, places)?;
     disks(source, scenario, places)?;
     let idle = settings(source, places)?;
@@ -90,6 +91,20 @@ fn links(source: &Source, scenario: &Scenario, places: &Places) -> Result<(), Sc
     for At { value: link, at } in &places.links {
         if let Some(node) = scenario.only_node_of(link) {
             return Err(source.error(at, format!("both ends of the link are the node `{node}`")));
+        }
+    }
+    Ok(())
+}
+
+/// A partition has parts.
+fn partitions(source: &Source, scenario: &Scenario, places: &Places) -> Result<(), ScenarioError> {
+    for At { value: kind, at } in &places.partitions {
+        let FaultKind::Partition { shape, node, members: Some(members) } = kind else { continue };
+        let count = scenario.members(members, node.as_deref()).len();
+        if count < shape.members_min() {
+            let beside = if shape.has_node() { " beside its node" } else { "" };
+            let (name, least) = (shape.name(), shape.members_min());
+            return Err(source.error(at, format!("`{name}` needs {least} members{beside}, there are {count}")));
         }
     }
     Ok(())

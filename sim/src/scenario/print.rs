@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 
 use super::{
-    ConsumerGroup, Expect, FORMAT, Fault, FaultKind, Load, Nemesis, Port, ProducerGroup, Scenario, SeedPins, SendMode,
-    Settings, Survival, When,
-    units::{Span, print_rate, print_size, print_span, print_time},
+    ConsumerGroup, Expect, FORMAT, Fault, FaultKind, LinkFault, Load, Members, Nemesis, Port, ProducerGroup, Scenario,
+    SeedPins, SendMode, Settings, Survival, When,
+    units::{Span, print_chance, print_rate, print_size, print_span, print_time},
 };
 
 /// Lines `key = value` of one table.
@@ -200,20 +200,42 @@ fn print_fault(out: &mut Lines, fault: &Fault) {
             out.text("node", node);
         }
     }
-    match &fault.kind {
+    print_kind(out, &fault.kind);
+    if let (Some(lasts), Some(key)) = (fault.lasts, fault.kind.lasting().key()) {
+        out.text(key, &print_span(lasts, print_time));
+    }
+}
+
+/// What belongs to a kind besides its node.
+fn print_kind(out: &mut Lines, kind: &FaultKind) {
+    if let Some(link) = kind.link() {
+        print_link(out, link);
+    }
+    match kind {
         FaultKind::PowerLoss { style: Some(style), .. } => out.text("style", name_of(&Survival::NAMES, *style)),
-        FaultKind::Cut { link, port, hold } => {
-            print_link(out, link);
-            if let Some(port) = port {
-                out.text("port", name_of(&Port::NAMES, *port));
-            }
+        FaultKind::Cut { port, hold, .. } => {
+            print_port(out, *port);
             if *hold {
                 out.line(format_args!("hold = true"));
             }
         }
-        FaultKind::Latency { link, extra } => {
-            print_link(out, link);
-            out.text("extra", &print_span(*extra, print_time));
+        FaultKind::Latency { extra, .. } => out.text("extra", &print_span(*extra, print_time)),
+        FaultKind::OnLink { port, what, .. } => {
+            print_port(out, *port);
+            match what {
+                LinkFault::Loss(ppm) => out.text("chance", &print_chance(*ppm)),
+                LinkFault::Bandwidth(bytes) => out.text("limit", &format!("{}/s", print_size(*bytes))),
+                LinkFault::Slow(factor) => out.number("factor", (*factor).into()),
+                LinkFault::Flap { up, down } => {
+                    out.text("up", &print_span(*up, print_time));
+                    out.text("down", &print_span(*down, print_time));
+                }
+                LinkFault::Reset => {}
+            }
+        }
+        FaultKind::Partition { members: Some(members), .. } => {
+            let key = if matches!(members, Members::Among(_)) { "among" } else { "order" };
+            out.list(key, members.names().iter().map(String::as_str));
         }
         FaultKind::DiskFill { percent, .. } => out.text("percent", &format!("{percent}%")),
         FaultKind::DiskSlow { factor, .. } => out.number("factor", (*factor).into()),
@@ -222,14 +244,16 @@ fn print_fault(out: &mut Lines, fault: &Fault) {
         | FaultKind::Stop { .. }
         | FaultKind::PowerLoss { .. }
         | FaultKind::Pause { .. }
+        | FaultKind::Partition { .. }
+        | FaultKind::AcceptFull { .. }
+        | FaultKind::ConnectHang { .. }
         | FaultKind::Hold { .. } => {}
     }
-    if let Some(lasts) = fault.lasts {
-        let key = match fault.kind {
-            FaultKind::Kill { .. } | FaultKind::Stop { .. } | FaultKind::PowerLoss { .. } => "down",
-            _ => "for",
-        };
-        out.text(key, &print_span(lasts, print_time));
+}
+
+fn print_port(out: &mut Lines, port: Option<Port>) {
+    if let Some(port) = port {
+        out.text("port", name_of(&Port::NAMES, port));
     }
 }
 

@@ -329,6 +329,14 @@ pub(crate) struct Size(pub u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Percent(pub u8);
 
+/// A chance in parts per million, above 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Chance(pub u32);
+
+/// Bytes per second, above 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct BytesPerSecond(pub u64);
+
 fn size(text: &str) -> Result<Size, String> {
     units::parse_size(text).map(Size)
 }
@@ -337,6 +345,9 @@ notation!(Duration, "a time such as \"250ms\"", units::parse_time);
 notation!(Size, "a size such as \"64KiB\"", size);
 notation!(Rate, "a rate such as \"40/s\"", units::parse_rate);
 notation!(Percent, "a percentage such as \"92%\"", |text| units::parse_percent(text).map(Percent));
+notation!(Chance, "a chance such as \"2.5%\"", |text| units::parse_chance(text).map(Chance));
+notation!(BytesPerSecond, "bytes per second such as \"64KiB/s\"", |text| units::parse_bytes_per_second(text)
+    .map(BytesPerSecond));
 notation!(Span<Duration>, "a time or a range such as \"5ms..20ms\"", |text| units::parse_span(text, units::parse_time));
 notation!(Span<Size>, "a size or a range such as \"100B..4KiB\"", |text| units::parse_span(text, size));
 

@@ -1,12 +1,10 @@
 //! The tables of a scenario file, one function each.
 
-mod triggers;
-
 use std::{collections::BTreeMap, ops::Range, time::Duration};
 
 use super::{
-    BrokerGroup, ConsumerGroup, Expect, FORMAT, Fault, FaultKind, Link, Load, MARKS, Port, ProducerGroup, Role, Scale,
-    Scenario, ScenarioError, SeedPins, Send, SendMode, Settings, Survival, Survives, Topic, check, nemesis,
+    BrokerGroup, ConsumerGroup, Expect, FORMAT, FaultKind, Link, Load, MARKS, ProducerGroup, Role, Scale, Scenario,
+    ScenarioError, SeedPins, Send, SendMode, Settings, Survives, Topic, check, kinds, nemesis,
     reader::{At, Bound, Percent, PinnedSeed, Setting, Size, Source, Table, nearest},
     units::{Rate, Span, print_size},
 };
@@ -77,6 +75,8 @@ pub(super) struct Places {
     pub bodies: Vec<At<u64>>,
     /// Links, whose two ends must differ.
     pub links: Vec<At<Link>>,
+    /// Partitions, which need members enough; each at the key that says who they are.
+    pub partitions: Vec<At<FaultKind>>,
     /// Where the settings of each broker group, name servers and clients stand.
     pub settings: Vec<(SettingsOf, PlacedSettings)>,
 }
@@ -121,7 +121,7 @@ impl Scenario {
         let topics = each(&mut root, "topic", |table| read_topic(&source, table, &brokers, &mut places))?;
         let producers = each(&mut root, "producer", |table| read_producer(&source, table, active, &mut places))?;
         let consumers = each(&mut root, "consumer", |table| read_consumer(&source, table, &mut places))?;
-        let faults = each(&mut root, "fault", |table| read_fault(&source, table, &mut places))?;
+        let faults = each(&mut root, "fault", |table| kinds::read(&source, table, &mut places))?;
         let nemesis = match root.table("nemesis")? {
             Some(table) => nemesis::read(&source, table, &mut places)?,
             None => None,
@@ -249,8 +249,6 @@ fn read_replicas(source: &Source, replicas: At<Vec<At<String>>>) -> Result<Vec<R
 }
 
 fn read_claim(source: &Source, mut table: Table<'_>) -> Result<Vec<Survives>, ScenarioError> {
-    const KINDS: [&str; 9] =
-        ["kill", "stop", "power-loss", "pause", "cut", "latency", "disk-fill", "disk-slow", "skew"];
     let entries = table.or::<Vec<At<String>>>("survives", Vec::new())?;
     table.finish()?;
     let mut claim = Vec::new();
@@ -262,8 +260,8 @@ fn read_claim(source: &Source, mut table: Table<'_>) -> Result<Vec<Survives>, Sc
                 Err(_) => return Err(source.error(&entry.at, format!("`{count}` is not a number of nodes"))),
             },
         };
-        if !KINDS.contains(&kind) {
-            return Err(unknown(source, &entry.at, "kind of fault", kind, &KINDS));
+        if !FaultKind::NAMES.contains(&kind) {
+            return Err(unknown(source, &entry.at, "kind of fault", kind, &FaultKind::NAMES));
         }
         claim.push(Survives { kind: kind.to_owned(), count });
     }
@@ -514,114 +512,6 @@ fn no_empty_body(source: &Source, at: &Range<usize>, bytes: u64) -> Result<(), S
     }
 }
 
-fn read_fault(source: &Source, mut table: Table<'_>, places: &mut Places) -> Result<Fault, ScenarioError> {
-    let id = table.required::<String>("id")?;
-    places.ids.push(id.clone());
-    if let Some((when, kind)) = triggers::read_hold(source, &mut table, places)? {
-        let lasts = read_lasting(&mut table, "for", places)?;
-        table.finish()?;
-        return Ok(Fault { id: id.value, when, kind, lasts });
-    }
-    let when = triggers::read_when(source, &mut table, places)?;
-    let kind = table.required::<String>("kind")?;
-    let (kind, lasting) = read_fault_kind(source, &mut table, kind, places)?;
-    let lasts = match lasting {
-        Lasting::Down => read_lasting(&mut table, "down", places)?,
-        Lasting::For => read_lasting(&mut table, "for", places)?,
-    };
-    table.finish()?;
-    Ok(Fault { id: id.value, when, kind, lasts })
-}
-
-fn read_lasting(
-    table: &mut Table<'_>,
-    key: &'static str,
-    places: &mut Places,
-) -> Result<Option<Span<Duration>>, ScenarioError> {
-    let lasts = table.optional::<Span<Duration>>(key)?;
-    places.lasting.extend(lasts.iter().map(|time| At { value: (key, time.value.most), at: time.at.clone() }));
-    Ok(lasts.map(|time| time.value))
-}
-
-/// Which key says how long a fault lasts.
-enum Lasting {
-    Down,
-    For,
-}
-
-fn read_fault_kind(
-    source: &Source,
-    table: &mut Table<'_>,
-    kind: At<String>,
-    places: &mut Places,
-) -> Result<(FaultKind, Lasting), ScenarioError> {
-    const KINDS: [&str; 9] =
-        ["kill", "stop", "power-loss", "pause", "cut", "latency", "disk-fill", "disk-slow", "skew"];
-    let mut node = |table: &mut Table<'_>| {
-        let node = table.required::<String>("node")?;
-        places.nodes.push(node.clone());
-        Ok::<_, ScenarioError>(node.value)
-    };
-    Ok(match kind.value.as_str() {
-        "kill" => (FaultKind::Kill { node: node(table)? }, Lasting::Down),
-        "stop" => (FaultKind::Stop { node: node(table)? }, Lasting::Down),
-        "power-loss" => {
-            let style = choice(source, table.optional("style")?, "style", &Survival::NAMES)?;
-            (FaultKind::PowerLoss { node: node(table)?, style }, Lasting::Down)
-        }
-        "pause" => (FaultKind::Pause { node: node(table)? }, Lasting::For),
-        "cut" => {
-            let port = choice(source, table.optional("port")?, "port", &Port::NAMES)?;
-            let hold = table.or("hold", false)?;
-            (FaultKind::Cut { link: read_link(source, table, places)?, port, hold }, Lasting::For)
-        }
-        "latency" => {
-            let extra = table.required("extra")?.value;
-            (FaultKind::Latency { link: read_link(source, table, places)?, extra }, Lasting::For)
-        }
-        "disk-fill" => {
-            let percent = table.required::<Percent>("percent")?.value.0;
-            (FaultKind::DiskFill { node: node(table)?, percent }, Lasting::For)
-        }
-        "disk-slow" => {
-            let factor = at_least_one(source, Some(table.required("factor")?), 1, "`factor`")?;
-            (FaultKind::DiskSlow { node: node(table)?, factor }, Lasting::For)
-        }
-        "skew" => {
-            let by_ms = read_signed(source, table.required("by")?)?;
-            (FaultKind::Skew { node: node(table)?, by_ms }, Lasting::For)
-        }
-        other => return Err(unknown(source, &kind.at, "kind of fault", other, &KINDS)),
-    })
-}
-
-fn read_link(source: &Source, table: &mut Table<'_>, places: &mut Places) -> Result<Link, ScenarioError> {
-    let link = table.required::<String>("link")?;
-    let split = link.value.split_once("<->").map(|ends| (ends, true));
-    let Some(((from, to), both)) = split.or_else(|| link.value.split_once("->").map(|ends| (ends, false))) else {
-        return Err(source
-            .error(&link.at, format!("`{}` is not a link", link.value))
-            .with_help("write \"a -> b\" for one direction, \"a <-> b\" for both; * is everyone"));
-    };
-    let link_of = Link { from: from.trim().to_owned(), to: to.trim().to_owned(), both };
-    places.links.push(At { value: link_of.clone(), at: link.at.clone() });
-    for end in [&link_of.from, &link_of.to] {
-        places.ends.push(At { value: end.clone(), at: link.at.clone() });
-    }
-    Ok(link_of)
-}
-
-/// Reads `-5s` or `250ms` in milliseconds.
-fn read_signed(source: &Source, text: At<String>) -> Result<i64, ScenarioError> {
-    let (negative, magnitude) = match text.value.strip_prefix('-') {
-        Some(rest) => (true, rest),
-        None => (false, text.value.strip_prefix('+').unwrap_or(&text.value)),
-    };
-    let time = super::units::parse_time(magnitude).map_err(|message| source.error(&text.at, message))?;
-    let ms = i64::try_from(time.as_millis()).map_err(|_| source.error(&text.at, "too large"))?;
-    Ok(if negative { -ms } else { ms })
-}
-
 fn read_expect(source: &Source, mut table: Table<'_>, places: &mut Places) -> Result<Expect, ScenarioError> {
     let verdict = table.optional::<String>("verdict")?;
     let fails = match &verdict {
@@ -723,7 +613,12 @@ fn few(
     }
 }
 
-fn at_least_one(source: &Source, value: Option<At<u32>>, default: u32, what: &str) -> Result<u32, ScenarioError> {
+pub(super) fn at_least_one(
+    source: &Source,
+    value: Option<At<u32>>,
+    default: u32,
+    what: &str,
+) -> Result<u32, ScenarioError> {
     match value {
         Some(At { value: 0, at }) => Err(source.error(&at, format!("{what} is 0, it must be at least 1"))),
         Some(At { value, .. }) => Ok(value),
@@ -731,7 +626,7 @@ fn at_least_one(source: &Source, value: Option<At<u32>>, default: u32, what: &st
     }
 }
 
-fn choice<T: Copy>(
+pub(super) fn choice<T: Copy>(
     source: &Source,
     value: Option<At<String>>,
     what: &str,

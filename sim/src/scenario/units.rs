@@ -95,6 +95,28 @@ pub fn parse_percent(text: &str) -> Result<u8, String> {
         .ok_or_else(|| format!("`{text}` is not a percentage: write 0% to 100%"))
 }
 
+/// Reads a chance such as `2.5%` in parts per million: above 0%, at most 100%.
+pub fn parse_chance(text: &str) -> Result<u32, String> {
+    let wrong = || format!("`{text}` is not a chance: write a percentage such as 2.5%");
+    let number = text.strip_suffix('%').ok_or_else(wrong)?;
+    let ppm = parse_scaled(number.trim(), &[("", 10_000)], "a chance", "2.5%", "millionths").map_err(|_| wrong())?;
+    match u32::try_from(ppm) {
+        Ok(0) => Err(format!("`{text}` never happens: write more than 0%")),
+        Ok(ppm) if ppm <= 1_000_000 => Ok(ppm),
+        _ => Err(format!("`{text}` is more than always: write at most 100%")),
+    }
+}
+
+/// Reads bytes per second such as `64KiB/s`, above 0.
+pub fn parse_bytes_per_second(text: &str) -> Result<u64, String> {
+    let size = text.strip_suffix("/s").map(|size| parse_size(size.trim_end()));
+    match size {
+        Some(Ok(0)) => Err(format!("`{text}` lets nothing through: write a cut instead")),
+        Some(Ok(bytes)) => Ok(bytes),
+        _ => Err(format!("`{text}` is not a bandwidth: write a size and a second, as in 64KiB/s")),
+    }
+}
+
 /// Reads `least..most`, both included, or one value, with the parser of a value.
 pub fn parse_span<T: Copy + PartialOrd>(
     text: &str,
@@ -119,7 +141,7 @@ fn parse_scaled(text: &str, units: &[(&str, u64)], what: &str, example: &str, sm
     if number.is_empty() {
         return Err(format!("`{text}` is not {what}: write a number and a unit, as in {example}"));
     }
-    if unit.is_empty() {
+    if unit.is_empty() && !units.iter().any(|(name, _)| name.is_empty()) {
         return Err(format!("`{text}` has no unit: {what} is written as {example}"));
     }
     let Some((_, scale)) = units.iter().find(|(name, _)| *name == unit) else {
@@ -156,6 +178,15 @@ pub fn print_time(time: Duration) -> String {
 #[must_use]
 pub fn print_size(bytes: u64) -> String {
     print_scaled(bytes, &SIZE_UNITS, "0B")
+}
+
+/// Writes a chance of parts per million.
+#[must_use]
+pub fn print_chance(ppm: u32) -> String {
+    match ppm % 10_000 {
+        0 => format!("{}%", ppm / 10_000),
+        rest => format!("{}.{}%", ppm / 10_000, format!("{rest:04}").trim_end_matches('0')),
+    }
 }
 
 /// Writes a rate.
@@ -231,6 +262,14 @@ mod tests {
         assert!(parse_span("20ms..5ms", parse_time).unwrap_err().contains("goes down"));
         assert_eq!(parse_percent("92%"), Ok(92));
         assert!(parse_percent("101%").is_err());
+        assert_eq!((parse_chance("2.5%"), parse_chance("100%")), (Ok(25_000), Ok(1_000_000)));
+        for wrong in ["0%", "101%", "2.5", "x%", "%", "0.00001%", "-1%"] {
+            assert!(parse_chance(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(parse_bytes_per_second("64KiB/s"), Ok(65_536));
+        for wrong in ["64KiB", "0B/s", "64/s", "64KiB/m"] {
+            assert!(parse_bytes_per_second(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]
@@ -241,6 +280,9 @@ mod tests {
         }
         for bytes in [0, 1, 1023, 1024, 1 << 20, 3 << 29] {
             assert_eq!(parse_size(&print_size(bytes)), Ok(bytes));
+        }
+        for ppm in [1, 10, 500, 5_000, 10_000, 123_400, 999_999, 1_000_000] {
+            assert_eq!(parse_chance(&print_chance(ppm)), Ok(ppm));
         }
         assert_eq!(print_rate(parse_rate("90/m").unwrap()), "90/m");
         assert_eq!(print_span(Span { least: 1, most: 9 }, |n: u32| n.to_string()), "1..9");

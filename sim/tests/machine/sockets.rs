@@ -564,6 +564,83 @@ fn a_slower_link_is_slower_by_what_was_asked() {
 }
 
 #[test]
+fn a_slow_link_takes_so_many_times_as_long() {
+    let net = NetConfig { bandwidth: 1_000_000, ..exact() };
+    on_pair(net, |pair| async move {
+        let (mut near, mut far) = pair.connect().await;
+        let slow = pair.impair(pair.a, pair.b, ImpairmentKind::Slow(30));
+        for _ in 0..2 {
+            let begin = pair.stand.now();
+            near.write_all(&[0; 50_000]).await.unwrap();
+            far.read_exact(&mut [0; 50_000]).await.unwrap();
+            assert_about(pair.stand.now() - begin, ms(30));
+            // The wire is busy with it for 30 times 50 ms.
+            pair.stand.sleep(ms(1_500)).await;
+        }
+        assert!(pair.stand.lift(slow) >= 2, "two segments and perhaps parts of them");
+        let begin = pair.stand.now();
+        near.write_u8(0).await.unwrap();
+        far.read_u8().await.unwrap();
+        assert_about(pair.stand.now() - begin, ms(1));
+    });
+}
+
+#[test]
+fn a_lost_segment_is_counted() {
+    on_pair(exact(), |pair| async move {
+        let (mut near, mut far) = pair.connect().await;
+        let always = pair.impair(pair.a, pair.b, ImpairmentKind::Loss(1_000_000));
+        for number in 0..10_u32 {
+            let begin = pair.stand.now();
+            near.write_u32(number).await.unwrap();
+            assert_eq!(far.read_u32().await.unwrap(), number);
+            assert_about(pair.stand.now() - begin, ms(601));
+        }
+        assert!(pair.stand.lift(always) >= 20, "each is lost twice");
+        assert_eq!(pair.stand.lift(always), 0, "it has ended");
+    });
+}
+
+#[test]
+fn a_reset_from_outside_tells_one_end_and_the_other_finds_out() {
+    on_pair(exact(), |pair| async move {
+        let (mut near, mut far) = pair.connect().await;
+        assert_eq!(pair.stand.reset(vec![(pair.b, pair.a)], Some(PORT + 1)), 0, "no connection has this port");
+        assert_eq!(pair.stand.reset(vec![(pair.b, pair.a)], Some(PORT)), 1);
+        assert_eq!(near.read_u8().await.unwrap_err().kind(), ErrorKind::ConnectionReset);
+        far.write_u8(1).await.unwrap();
+        assert_eq!(far.read_u8().await.unwrap_err().kind(), ErrorKind::ConnectionReset);
+        let (mut near, mut far) = pair.connect().await;
+        assert_eq!(pair.stand.reset(vec![(pair.b, pair.a), (pair.a, pair.b)], None), 1);
+        assert_eq!(near.read_u8().await.unwrap_err().kind(), ErrorKind::ConnectionReset);
+        assert_eq!(far.read_u8().await.unwrap_err().kind(), ErrorKind::ConnectionReset);
+        let (mut near, mut far) = pair.connect().await;
+        near.write_u8(7).await.unwrap();
+        assert_eq!(far.read_u8().await.unwrap(), 7, "a new connection works");
+    });
+}
+
+#[test]
+fn ignored_connects_get_through_when_that_ends_and_open_connections_go_on() {
+    on_pair(exact(), |pair| async move {
+        let (mut near, mut far) = pair.connect().await;
+        let ignored = pair.impair(pair.a, pair.b, ImpairmentKind::NoConnects);
+        let begin = pair.stand.now();
+        let traffic = async {
+            near.write_u8(7).await.unwrap();
+            assert_eq!(far.read_u8().await.unwrap(), 7);
+            assert_about(pair.stand.now() - begin, ms(1));
+            pair.stand.sleep_until(begin + secs(5)).await;
+            pair.stand.lift(ignored)
+        };
+        let (connected, ignored) = tokio::join!(pair.client.connect(address(2, PORT)), traffic);
+        connected.unwrap();
+        assert_about(pair.stand.now() - begin, secs(7) + ms(2));
+        assert_eq!(ignored, 3, "after 0, 1 and 3 seconds");
+    });
+}
+
+#[test]
 fn writes_are_short_now_and_then() {
     on_pair(exact(), |pair| async move {
         let (mut near, mut far) = pair.connect().await;

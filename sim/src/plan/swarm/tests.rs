@@ -140,5 +140,29 @@ fn what_is_spared_is_not_hit() {
         let hit = plan_of(&file, seed);
         let spared = ["broker-a/0", "namesrv/0", "namesrv/1", "namesrv/2", "checkout/0"];
         assert!(hit.faults.iter().filter_map(|fault| fault.kind.node()).all(|node| !spared.contains(&node)));
+        for fault in &hit.faults {
+            let FaultKind::Partition { members: Some(members), .. } = &fault.kind else { continue };
+            assert!(members.names().iter().all(|node| !spared.contains(&node.as_str())), "{fault:?}");
+        }
+    }
+}
+
+#[test]
+fn the_order_of_a_partition_leaves_each_pair_as_it_is_without_a_third() {
+    let file = format!(
+        "{}[[fault]]\nid = \"f\"\nat = \"1s\"\nkind = \"halves\"\namong = [\"namesrv\", \"broker-a\", \"billing\"]\n",
+        FILE.split("[nemesis]").next().unwrap()
+    );
+    let order = |file: &str, seed| match &plan_of(file, seed).faults[0].kind {
+        FaultKind::Partition { members: Some(Members::Order(nodes)), .. } => nodes.clone(),
+        other => panic!("{other:?}"),
+    };
+    let orders: BTreeSet<Vec<String>> = (0..50).map(|seed| order(&file, seed)).collect();
+    assert!(orders.len() > 40, "{} orders of 50 seeds", orders.len());
+    for seed in 0..50 {
+        let mut all = order(&file, seed);
+        assert_eq!(all.len(), 6);
+        all.retain(|node| !node.starts_with("namesrv/"));
+        assert_eq!(order(&file.replace("\"namesrv\", ", ""), seed), all);
     }
 }

@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
-use super::{
-    super::{
-        FaultKind, Gate, ScenarioError, When,
-        reader::{At, Source, Table},
-        units::Span,
-    },
-    Places, at_least_one,
+use super::super::{
+    FaultKind, Gate, ScenarioError, When,
+    reader::{At, Source, Table},
+    tables::{Places, at_least_one},
+    units::Span,
 };
 use crate::points;
 

@@ -1,0 +1,459 @@
+//! Faults: what happens, to whom, when, and for how long.
+
+use std::time::Duration;
+
+use super::units::Span;
+
+/// A fault.
+#[derive(Debug, Clone)]
+pub struct Fault {
+    /// Its name in the history; unique in the file.
+    pub id: String,
+    /// When it happens.
+    pub when: When,
+    /// What happens.
+    pub kind: FaultKind,
+    /// How long it lasts; `None` until the settle phase heals it. For a crash: how long the node stays down.
+    pub lasts: Option<Span<Duration>>,
+}
+
+/// When a fault happens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum When {
+    /// At a time drawn from a range.
+    At(Span<Duration>),
+    /// When a node passes a point of the program for the `nth` time since the active phase began, counted over all
+    /// its lives. The fault is in effect before the passing code goes on.
+    On {
+        /// The name of the point (see [`crate::points`]), such as `store.flushed`.
+        point: String,
+        /// The node.
+        node: String,
+        /// Which visit, from 1.
+        nth: u32,
+    },
+}
+
+/// What happens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FaultKind {
+    /// The process dies; its page cache stays.
+    Kill {
+        /// The node.
+        node: String,
+    },
+    /// The process is asked to stop, and does.
+    Stop {
+        /// The node.
+        node: String,
+    },
+    /// The machine loses power: what was not flushed may be gone.
+    PowerLoss {
+        /// The node.
+        node: String,
+        /// Which unflushed pages survive; drawn if not given.
+        style: Option<Survival>,
+    },
+    /// The process is frozen; messages to it pile up.
+    Pause {
+        /// The node.
+        node: String,
+    },
+    /// Bytes do not pass.
+    Cut {
+        /// Between whom.
+        link: Link,
+        /// Only connections to this port; all if not given.
+        port: Option<Port>,
+        /// Bytes in flight wait for the end of the cut instead of being sent again.
+        hold: bool,
+    },
+    /// Bytes take longer.
+    Latency {
+        /// Between whom.
+        link: Link,
+        /// How much longer, each way.
+        extra: Span<Duration>,
+    },
+    /// The network between two ends is worse than usual.
+    OnLink {
+        /// Between whom.
+        link: Link,
+        /// Only connections to this port; all if not given.
+        port: Option<Port>,
+        /// What is wrong.
+        what: LinkFault,
+    },
+    /// The network falls into parts.
+    Partition {
+        /// Which parts.
+        shape: Shape,
+        /// The node that the shape is about, if it is about one.
+        node: Option<String>,
+        /// Among whom, if the shape is about many.
+        members: Option<Members>,
+    },
+    /// Connects to the node get no answer, as with a full backlog; open connections go on.
+    AcceptFull {
+        /// The node.
+        node: String,
+    },
+    /// Connects of the node get no answer; open connections go on.
+    ConnectHang {
+        /// The node.
+        node: String,
+    },
+    /// Something else fills the disk.
+    DiskFill {
+        /// The node.
+        node: String,
+        /// Used space is brought to this percentage.
+        percent: u8,
+    },
+    /// Reads, writes and flushes take longer.
+    DiskSlow {
+        /// The node.
+        node: String,
+        /// How many times longer.
+        factor: u32,
+    },
+    /// Whoever reaches a gate of the program waits there.
+    Hold {
+        /// The gate and its node.
+        gate: Gate,
+        /// The fault whose begin lets everyone go on; `None` if only time does.
+        until: Option<String>,
+    },
+    /// The wall clock is wrong.
+    Skew {
+        /// The node.
+        node: String,
+        /// By how much, in milliseconds.
+        by_ms: i64,
+    },
+}
+
+impl Fault {
+    /// Whether a point of the program begins it, rather than time.
+    #[must_use]
+    pub fn is_triggered(&self) -> bool {
+        matches!(self.when, When::On { .. }) || matches!(self.kind, FaultKind::Hold { .. })
+    }
+
+    /// The fault that it needs in the same scenario.
+    #[must_use]
+    pub fn needs(&self) -> Option<&str> {
+        match &self.kind {
+            FaultKind::Hold { until, .. } => until.as_deref(),
+            _ => None,
+        }
+    }
+}
+
+impl FaultKind {
+    /// All names that `kind` may have in files.
+    pub const NAMES: [&str; 23] = [
+        "kill",
+        "stop",
+        "power-loss",
+        "pause",
+        "cut",
+        "latency",
+        "loss",
+        "bandwidth",
+        "slow-link",
+        "flap",
+        "conn-reset",
+        "isolate",
+        "clog",
+        "halves",
+        "minority",
+        "bridge",
+        "ring-majorities",
+        "swizzle",
+        "accept-full",
+        "connect-hang",
+        "disk-fill",
+        "disk-slow",
+        "skew",
+    ];
+
+    /// Its name in files.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            FaultKind::Kill { .. } => "kill",
+            FaultKind::Stop { .. } => "stop",
+            FaultKind::PowerLoss { .. } => "power-loss",
+            FaultKind::Pause { .. } => "pause",
+            FaultKind::Cut { .. } => "cut",
+            FaultKind::Latency { .. } => "latency",
+            FaultKind::OnLink { what, .. } => what.name(),
+            FaultKind::Partition { shape, .. } => shape.name(),
+            FaultKind::AcceptFull { .. } => "accept-full",
+            FaultKind::ConnectHang { .. } => "connect-hang",
+            FaultKind::DiskFill { .. } => "disk-fill",
+            FaultKind::DiskSlow { .. } => "disk-slow",
+            FaultKind::Skew { .. } => "skew",
+            FaultKind::Hold { .. } => "hold",
+        }
+    }
+
+    /// The node it is aimed at, unless it is aimed at a link or at many.
+    #[must_use]
+    pub fn node(&self) -> Option<&str> {
+        match self {
+            FaultKind::Kill { node }
+            | FaultKind::Stop { node }
+            | FaultKind::PowerLoss { node, .. }
+            | FaultKind::Pause { node }
+            | FaultKind::AcceptFull { node }
+            | FaultKind::ConnectHang { node }
+            | FaultKind::DiskFill { node, .. }
+            | FaultKind::DiskSlow { node, .. }
+            | FaultKind::Skew { node, .. } => Some(node),
+            FaultKind::Hold { gate, .. } => Some(&gate.node),
+            FaultKind::Partition { node, .. } => node.as_deref(),
+            FaultKind::Cut { .. } | FaultKind::Latency { .. } | FaultKind::OnLink { .. } => None,
+        }
+    }
+
+    /// The link it is aimed at.
+    #[must_use]
+    pub fn link(&self) -> Option<&Link> {
+        match self {
+            FaultKind::Cut { link, .. } | FaultKind::Latency { link, .. } | FaultKind::OnLink { link, .. } => {
+                Some(link)
+            }
+            _ => None,
+        }
+    }
+
+    /// Which key of a file says how long it lasts.
+    #[must_use]
+    pub fn lasting(&self) -> Lasting {
+        match self {
+            FaultKind::Kill { .. } | FaultKind::Stop { .. } | FaultKind::PowerLoss { .. } => Lasting::Down,
+            FaultKind::OnLink { what: LinkFault::Reset, .. } => Lasting::Moment,
+            _ => Lasting::For,
+        }
+    }
+
+    /// What it counts in a run, by the names of [`COUNTS`](super::COUNTS), if it counts anything.
+    #[must_use]
+    pub fn counted_as(&self) -> Option<&'static str> {
+        match self {
+            FaultKind::OnLink { what: LinkFault::Loss(_), .. } => Some("segments-lost"),
+            FaultKind::OnLink { what: LinkFault::Bandwidth(_) | LinkFault::Slow(_), .. } => Some("segments-slowed"),
+            FaultKind::OnLink { what: LinkFault::Reset, .. } => Some("connections-reset"),
+            FaultKind::AcceptFull { .. } | FaultKind::ConnectHang { .. } => Some("connects-ignored"),
+            _ => None,
+        }
+    }
+}
+
+/// How long a fault lasts, by the key that says so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lasting {
+    /// `down`: how long a node stays away.
+    Down,
+    /// `for`: how long it is in effect.
+    For,
+    /// It has no duration.
+    Moment,
+}
+
+impl Lasting {
+    /// The key.
+    #[must_use]
+    pub fn key(self) -> Option<&'static str> {
+        match self {
+            Lasting::Down => Some("down"),
+            Lasting::For => Some("for"),
+            Lasting::Moment => None,
+        }
+    }
+}
+
+/// What can be wrong with a link besides cuts and latency.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LinkFault {
+    /// So many of a million segments are lost, and come later.
+    Loss(u32),
+    /// Not more than so many bytes a second pass.
+    Bandwidth(u64),
+    /// Everything takes so many times as long.
+    Slow(u32),
+    /// It is cut and whole by turns, cut first.
+    Flap {
+        /// How long it is whole.
+        up: Span<Duration>,
+        /// How long it is cut.
+        down: Span<Duration>,
+    },
+    /// Every connection that is open now is reset: the receiving end of the link hears of it.
+    Reset,
+}
+
+impl LinkFault {
+    /// Its name in files.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            LinkFault::Loss(_) => "loss",
+            LinkFault::Bandwidth(_) => "bandwidth",
+            LinkFault::Slow(_) => "slow-link",
+            LinkFault::Flap { .. } => "flap",
+            LinkFault::Reset => "conn-reset",
+        }
+    }
+}
+
+/// Into which parts the network falls (`spec/simulation.md` 3.4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Shape {
+    /// One node, and everyone else.
+    Isolate,
+    /// The same, but segments wait for the end instead of being lost.
+    Clog,
+    /// The first half of the members, and the second.
+    Halves,
+    /// The smallest possible majority of the members, and the others.
+    Minority,
+    /// Two halves that only the node still hears both of.
+    Bridge,
+    /// Each member hears a majority, and no two of them the same.
+    RingMajorities,
+    /// The members are isolated one by one, and come back one by one in another order.
+    Swizzle,
+}
+
+impl Shape {
+    /// All of them with their names in files.
+    pub const NAMES: [(&'static str, Shape); 7] = [
+        ("isolate", Shape::Isolate),
+        ("clog", Shape::Clog),
+        ("halves", Shape::Halves),
+        ("minority", Shape::Minority),
+        ("bridge", Shape::Bridge),
+        ("ring-majorities", Shape::RingMajorities),
+        ("swizzle", Shape::Swizzle),
+    ];
+
+    /// Its name in files.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        Shape::NAMES.iter().find(|(_, shape)| *shape == self).expect("the list holds every shape").0
+    }
+
+    /// Whether it is about one node.
+    #[must_use]
+    pub fn has_node(self) -> bool {
+        matches!(self, Shape::Isolate | Shape::Clog | Shape::Bridge)
+    }
+
+    /// How many members it needs beside the node; 0 if it has none.
+    #[must_use]
+    pub fn members_min(self) -> usize {
+        match self {
+            Shape::Isolate | Shape::Clog => 0,
+            Shape::Halves | Shape::Bridge | Shape::Swizzle => 2,
+            Shape::Minority => 3,
+            Shape::RingMajorities => 4,
+        }
+    }
+}
+
+/// Who is parted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Members {
+    /// Nodes, groups, or `*` for everyone; the order is to be drawn from the seed.
+    Among(Vec<String>),
+    /// Nodes in this order.
+    Order(Vec<String>),
+}
+
+impl Members {
+    /// The names as they stand in the file.
+    #[must_use]
+    pub fn names(&self) -> &[String] {
+        match self {
+            Members::Among(names) | Members::Order(names) => names,
+        }
+    }
+}
+
+/// A place of the program where a node can be held, and from which visit on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gate {
+    /// Its name, one of [`crate::points::GATES`].
+    pub point: String,
+    /// The node.
+    pub node: String,
+    /// The first visit that is held, from 1; later ones are too, until the gate opens.
+    pub nth: u32,
+}
+
+/// Which unflushed pages survive a power loss.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Survival {
+    /// None of them.
+    AllOld,
+    /// All of them.
+    AllNew,
+    /// Those written first.
+    Prefix,
+    /// Each by its own draw.
+    Independent,
+    /// Neighbours share their fate.
+    Runs,
+}
+
+impl Survival {
+    /// All styles with their names in files.
+    pub const NAMES: [(&'static str, Survival); 5] = [
+        ("all-old", Survival::AllOld),
+        ("all-new", Survival::AllNew),
+        ("prefix-by-write-order", Survival::Prefix),
+        ("independent", Survival::Independent),
+        ("runs", Survival::Runs),
+    ];
+}
+
+/// Two ends and a direction. An end is a node, a group, or `*` for everyone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Link {
+    /// The sending end.
+    pub from: String,
+    /// The receiving end.
+    pub to: String,
+    /// Both directions.
+    pub both: bool,
+}
+
+/// A service of a node, by its port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Port {
+    /// What clients of a broker use.
+    Client,
+    /// What slaves of a broker use.
+    Ha,
+    /// What everyone uses at a name server.
+    Namesrv,
+}
+
+impl Port {
+    /// All of them with their names in files.
+    pub const NAMES: [(&'static str, Port); 3] =
+        [("client", Port::Client), ("ha", Port::Ha), ("namesrv", Port::Namesrv)];
+
+    /// The number of the port on the stand.
+    #[must_use]
+    pub fn number(self) -> u16 {
+        match self {
+            Port::Client => 10911,
+            Port::Ha => 10912,
+            Port::Namesrv => 9876,
+        }
+    }
+}

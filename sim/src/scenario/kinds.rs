@@ -1,0 +1,221 @@
+//! `[[fault]]`: when a fault happens, what happens, and for how long.
+
+mod triggers;
+
+use std::time::Duration;
+
+use super::{
+    Fault, FaultKind, Link, LinkFault, Members, Port, ScenarioError, Shape, Survival,
+    reader::{At, BytesPerSecond, Chance, Percent, Source, Table},
+    tables::{Places, at_least_one, choice, unknown},
+    units::Span,
+};
+
+/// The shortest turn of something that goes to and fro.
+const SHORTEST_TURN: Duration = Duration::from_millis(1);
+
+pub(super) fn read(source: &Source, mut table: Table<'_>, places: &mut Places) -> Result<Fault, ScenarioError> {
+    let id = table.required::<String>("id")?;
+    places.ids.push(id.clone());
+    if let Some((when, kind)) = triggers::read_hold(source, &mut table, places)? {
+        let lasts = read_lasting(&mut table, "for", places)?;
+        table.finish()?;
+        return Ok(Fault { id: id.value, when, kind, lasts });
+    }
+    let when = triggers::read_when(source, &mut table, places)?;
+    let kind = table.required::<String>("kind")?;
+    let kind = Kinds { source, table: &mut table, places }.read(&kind)?;
+    let lasts = match kind.lasting().key() {
+        Some(key) => read_lasting(&mut table, key, places)?,
+        None => None,
+    };
+    table.finish()?;
+    Ok(Fault { id: id.value, when, kind, lasts })
+}
+
+fn read_lasting(
+    table: &mut Table<'_>,
+    key: &'static str,
+    places: &mut Places,
+) -> Result<Option<Span<Duration>>, ScenarioError> {
+    let lasts = table.optional::<Span<Duration>>(key)?;
+    places.lasting.extend(lasts.iter().map(|time| At { value: (key, time.value.most), at: time.at.clone() }));
+    Ok(lasts.map(|time| time.value))
+}
+
+/// Reads what belongs to a kind of fault.
+struct Kinds<'r, 'a> {
+    source: &'r Source,
+    table: &'r mut Table<'a>,
+    places: &'r mut Places,
+}
+
+impl Kinds<'_, '_> {
+    fn read(&mut self, kind: &At<String>) -> Result<FaultKind, ScenarioError> {
+        let name = kind.value.as_str();
+        if let Some((_, shape)) = Shape::NAMES.iter().find(|(known, _)| *known == name) {
+            return self.partition(*shape, kind);
+        }
+        let found = match self.of_process(name)? {
+            None => self.of_network(name)?,
+            found => found,
+        };
+        let found = match found {
+            None => self.of_machine(name)?,
+            found => found,
+        };
+        found.ok_or_else(|| unknown(self.source, &kind.at, "kind of fault", name, &FaultKind::NAMES))
+    }
+
+    fn of_process(&mut self, name: &str) -> Result<Option<FaultKind>, ScenarioError> {
+        Ok(Some(match name {
+            "kill" => FaultKind::Kill { node: self.node()? },
+            "stop" => FaultKind::Stop { node: self.node()? },
+            "power-loss" => {
+                let style = choice(self.source, self.table.optional("style")?, "style", &Survival::NAMES)?;
+                FaultKind::PowerLoss { node: self.node()?, style }
+            }
+            "pause" => FaultKind::Pause { node: self.node()? },
+            _ => return Ok(None),
+        }))
+    }
+
+    fn of_network(&mut self, name: &str) -> Result<Option<FaultKind>, ScenarioError> {
+        let what = match name {
+            "cut" => {
+                let (port, hold) = (self.port()?, self.table.or("hold", false)?);
+                return Ok(Some(FaultKind::Cut { link: self.link()?, port, hold }));
+            }
+            "latency" => {
+                let extra = self.table.required("extra")?.value;
+                return Ok(Some(FaultKind::Latency { link: self.link()?, extra }));
+            }
+            "accept-full" => return Ok(Some(FaultKind::AcceptFull { node: self.node()? })),
+            "connect-hang" => return Ok(Some(FaultKind::ConnectHang { node: self.node()? })),
+            "loss" => LinkFault::Loss(self.table.required::<Chance>("chance")?.value.0),
+            "bandwidth" => LinkFault::Bandwidth(self.table.required::<BytesPerSecond>("limit")?.value.0),
+            "slow-link" => LinkFault::Slow(self.factor(2)?),
+            "flap" => LinkFault::Flap { up: self.turn("up")?, down: self.turn("down")? },
+            "conn-reset" => LinkFault::Reset,
+            _ => return Ok(None),
+        };
+        Ok(Some(FaultKind::OnLink { port: self.port()?, link: self.link()?, what }))
+    }
+
+    fn of_machine(&mut self, name: &str) -> Result<Option<FaultKind>, ScenarioError> {
+        Ok(Some(match name {
+            "disk-fill" => {
+                let percent = self.table.required::<Percent>("percent")?.value.0;
+                FaultKind::DiskFill { node: self.node()?, percent }
+            }
+            "disk-slow" => {
+                let factor = self.factor(1)?;
+                FaultKind::DiskSlow { node: self.node()?, factor }
+            }
+            "skew" => {
+                let by_ms = read_signed(self.source, self.table.required("by")?)?;
+                FaultKind::Skew { node: self.node()?, by_ms }
+            }
+            _ => return Ok(None),
+        }))
+    }
+
+    fn partition(&mut self, shape: Shape, kind: &At<String>) -> Result<FaultKind, ScenarioError> {
+        let node = if shape.has_node() { Some(self.node()?) } else { None };
+        let (members, at) = if shape.members_min() > 0 { self.members(kind)? } else { (None, kind.at.clone()) };
+        let partition = FaultKind::Partition { shape, node, members };
+        self.places.partitions.push(At { value: partition.clone(), at });
+        Ok(partition)
+    }
+
+    /// Reads `among = ["broker-a", "namesrv"]` or `order = ["broker-a/0", …]`; among everyone if neither is there.
+    fn members(&mut self, kind: &At<String>) -> Result<(Option<Members>, std::ops::Range<usize>), ScenarioError> {
+        let among = self.table.optional::<Vec<At<String>>>("among")?;
+        let order = self.table.optional::<Vec<At<String>>>("order")?;
+        let names = |list: Vec<At<String>>| list.into_iter().map(|name| name.value).collect();
+        match (among, order) {
+            (None, None) => Ok((Some(Members::Among(vec!["*".to_owned()])), kind.at.clone())),
+            (Some(among), None) => {
+                self.places.ends.extend(among.value.iter().cloned());
+                Ok((Some(Members::Among(names(among.value))), among.at))
+            }
+            (None, Some(order)) => {
+                for (number, name) in order.value.iter().enumerate() {
+                    if order.value[..number].iter().any(|other| other.value == name.value) {
+                        let message = format!("`{}` stands twice in `order`", name.value);
+                        return Err(self.source.error(&name.at, message));
+                    }
+                }
+                self.places.nodes.extend(order.value.iter().cloned());
+                Ok((Some(Members::Order(names(order.value))), order.at))
+            }
+            (Some(_), Some(order)) => Err(self
+                .source
+                .error(&order.at, "[[fault]] has both `among` and `order`: choose one")
+                .with_help("`among` leaves the order to the seed")),
+        }
+    }
+
+    fn node(&mut self) -> Result<String, ScenarioError> {
+        let node = self.table.required::<String>("node")?;
+        self.places.nodes.push(node.clone());
+        Ok(node.value)
+    }
+
+    fn port(&mut self) -> Result<Option<Port>, ScenarioError> {
+        choice(self.source, self.table.optional("port")?, "port", &Port::NAMES)
+    }
+
+    fn factor(&mut self, least: u32) -> Result<u32, ScenarioError> {
+        let factor = self.table.required::<u32>("factor")?;
+        match factor.value {
+            0 => at_least_one(self.source, Some(factor), 1, "`factor`"),
+            value if value < least => {
+                Err(self.source.error(&factor.at, format!("`factor` is {value}, which changes nothing")))
+            }
+            value => Ok(value),
+        }
+    }
+
+    /// How long a link that flaps stays as it is; a turn without a length would never end.
+    fn turn(&mut self, key: &'static str) -> Result<Span<Duration>, ScenarioError> {
+        let turn = self.table.required::<Span<Duration>>(key)?;
+        if turn.value.least < SHORTEST_TURN {
+            let message = format!("`{key}` is shorter than {}", super::units::print_time(SHORTEST_TURN));
+            return Err(self.source.error(&turn.at, message));
+        }
+        self.places.lasting.push(At { value: (key, turn.value.most), at: turn.at });
+        Ok(turn.value)
+    }
+
+    fn link(&mut self) -> Result<Link, ScenarioError> {
+        let link = self.table.required::<String>("link")?;
+        let split = link.value.split_once("<->").map(|ends| (ends, true));
+        let Some(((from, to), both)) = split.or_else(|| link.value.split_once("->").map(|ends| (ends, false))) else {
+            return Err(self
+                .source
+                .error(&link.at, format!("`{}` is not a link", link.value))
+                .with_help("write \"a -> b\" for one direction, \"a <-> b\" for both; * is everyone"));
+        };
+        let link_of = Link { from: from.trim().to_owned(), to: to.trim().to_owned(), both };
+        self.places.links.push(At { value: link_of.clone(), at: link.at.clone() });
+        for end in [&link_of.from, &link_of.to] {
+            self.places.ends.push(At { value: end.clone(), at: link.at.clone() });
+        }
+        Ok(link_of)
+    }
+}
+
+/// Reads `-5s` or `250ms` in milliseconds.
+fn read_signed(source: &Source, text: At<String>) -> Result<i64, ScenarioError> {
+    let (negative, magnitude) = match text.value.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, text.value.strip_prefix('+').unwrap_or(&text.value)),
+    };
+    let time = super::units::parse_time(magnitude).map_err(|message| source.error(&text.at, message))?;
+    let ms = i64::try_from(time.as_millis()).map_err(|_| source.error(&text.at, "too large"))?;
+    Ok(if negative { -ms } else { ms })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,123 @@
+//! Every kind of fault as a file spells it, and what is said of one that is spelt wrongly.
+
+use super::super::{Scenario, units::Span};
+use super::*;
+
+const BEFORE: &str = r#"
+format = 1
+active = "60s"
+[[namesrv]]
+count = 3
+[[broker]]
+name = "broker-a"
+[[broker]]
+name = "broker-b"
+[[topic]]
+name = "orders"
+[[producer]]
+group = "checkout"
+topic = "orders"
+rate = "1/s"
+[[consumer]]
+group = "billing"
+subscribe = "orders"
+[[fault]]
+id = "f"
+at = "10s"
+"#;
+
+fn parse(fault: &str) -> Result<Scenario, ScenarioError> {
+    Scenario::parse("x.toml", &format!("{BEFORE}{fault}"))
+}
+
+/// The kind that a fault of these lines has. It must print as the same lines.
+fn kind(fault: &str) -> FaultKind {
+    let scenario = parse(fault).unwrap_or_else(|error| panic!("{fault}: {}", error.one_line()));
+    let printed = scenario.print();
+    let (_, own) = printed.split_once("at = \"10s\"\n").unwrap();
+    let (own, _) = own.split_once("\n\n").unwrap();
+    assert_eq!(own, fault.trim_end());
+    scenario.faults[0].kind.clone()
+}
+
+/// What is said of the fault, with the line counted from its first own one; 0 and less are lines before it.
+fn told(fault: &str) -> String {
+    let error = parse(fault).unwrap_err();
+    let (line, column) = error.position();
+    let advice = error.advice().map(|advice| format!("; {advice}")).unwrap_or_default();
+    format!("{}:{column}: {}{advice}", line as i64 - BEFORE.lines().count() as i64, error.message())
+}
+
+fn on_link(what: LinkFault, port: Option<Port>) -> FaultKind {
+    let link = Link { from: "checkout".into(), to: "broker-a/0".into(), both: false };
+    FaultKind::OnLink { link, port, what }
+}
+
+#[test]
+fn every_kind_of_a_link_reads_and_prints() {
+    let of = |rest: &str| {
+        let (name, rest) = rest.split_once('\n').unwrap();
+        kind(&format!("kind = \"{name}\"\nlink = \"checkout -> broker-a/0\"\n{rest}"))
+    };
+    assert_eq!(of("loss\nport = \"client\"\nchance = \"2.5%\""), on_link(LinkFault::Loss(25_000), Some(Port::Client)));
+    assert_eq!(of("bandwidth\nlimit = \"64KiB/s\"\nfor = \"5s\""), on_link(LinkFault::Bandwidth(65_536), None));
+    assert_eq!(of("slow-link\nfactor = 20"), on_link(LinkFault::Slow(20), None));
+    let [up, down] = [2_000, 250].map(|ms| Span::exactly(Duration::from_millis(ms)));
+    assert_eq!(of("flap\nup = \"2s\"\ndown = \"250ms\"\nfor = \"20s\""), on_link(LinkFault::Flap { up, down }, None));
+    assert_eq!(of("conn-reset\n"), on_link(LinkFault::Reset, None));
+}
+
+#[test]
+fn every_shape_of_a_partition_reads_and_prints() {
+    for (name, shape) in Shape::NAMES {
+        let node = if shape.has_node() { "node = \"broker-a/0\"\n" } else { "" };
+        let members = if shape.members_min() > 0 { "among = [\"namesrv\", \"broker-b\", \"billing/0\"]\n" } else { "" };
+        let FaultKind::Partition { shape: read, node, members } = kind(&format!("kind = \"{name}\"\n{node}{members}"))
+        else {
+            panic!("{name} is a partition")
+        };
+        assert_eq!((read, node.is_some(), members.is_some()), (shape, shape.has_node(), shape.members_min() > 0));
+    }
+    let order = kind("kind = \"halves\"\norder = [\"namesrv/2\", \"billing/0\"]\n");
+    let members = Some(Members::Order(vec!["namesrv/2".into(), "billing/0".into()]));
+    assert_eq!(order, FaultKind::Partition { shape: Shape::Halves, node: None, members });
+    assert_eq!(parse("kind = \"halves\"").unwrap().faults[0].kind, kind("kind = \"halves\"\namong = [\"*\"]\n"));
+}
+
+#[test]
+fn kinds_of_a_node_read_and_print() {
+    let node = || "broker-a/0".to_owned();
+    let of = |name: &str| kind(&format!("kind = \"{name}\"\nnode = \"broker-a/0\"\nfor = \"3s\""));
+    assert_eq!(of("accept-full"), FaultKind::AcceptFull { node: node() });
+    assert_eq!(of("connect-hang"), FaultKind::ConnectHang { node: node() });
+    assert_eq!(of("pause"), FaultKind::Pause { node: node() });
+}
+
+#[test]
+fn a_link_that_is_no_worse_is_refused() {
+    let of = |rest: &str| told(&format!("link = \"* <-> broker-a\"\nkind = {rest}"));
+    insta::assert_snapshot!(of("\"loss\"\nchance = \"0%\""), @"3:10: `chance`: `0%` never happens: write more than 0%");
+    insta::assert_snapshot!(of("\"loss\"\nchance = \"140%\""), @"3:10: `chance`: `140%` is more than always: write at most 100%");
+    insta::assert_snapshot!(of("\"loss\"\nchance = 5"), @r#"3:10: `chance` is an integer, expected a chance such as "2.5%""#);
+    insta::assert_snapshot!(of("\"loss\""), @r#"-2:1: [[fault]] lacks `chance`, a chance such as "2.5%""#);
+    insta::assert_snapshot!(of("\"bandwidth\"\nlimit = \"0B/s\""), @"3:9: `limit`: `0B/s` lets nothing through: write a cut instead");
+    insta::assert_snapshot!(of("\"bandwidth\"\nlimit = \"64KiB\""), @"3:9: `limit`: `64KiB` is not a bandwidth: write a size and a second, as in 64KiB/s");
+    insta::assert_snapshot!(of("\"slow-link\"\nfactor = 1"), @"3:10: `factor` is 1, which changes nothing");
+    insta::assert_snapshot!(of("\"slow-link\"\nfactor = 0"), @"3:10: `factor` is 0, it must be at least 1");
+    insta::assert_snapshot!(of("\"flap\"\nup = \"1s\"\ndown = \"0s\""), @"4:8: `down` is shorter than 1ms");
+    insta::assert_snapshot!(of("\"flap\"\nup = \"1s\""), @r#"-2:1: [[fault]] lacks `down`, a time or a range such as "5ms..20ms""#);
+    insta::assert_snapshot!(of("\"conn-reset\"\nfor = \"1s\""), @"3:1: unknown key `for` in [[fault]]; did you mean `port`?");
+    insta::assert_snapshot!(of("\"conn-reset\"\nport = \"clients\""), @"3:8: unknown port `clients`; did you mean `client`?");
+}
+
+#[test]
+fn a_partition_without_parts_is_refused() {
+    insta::assert_snapshot!(told("kind = \"halves\"\namong = [\"broker-a\"]"), @"2:9: `halves` needs 2 members, there are 1");
+    insta::assert_snapshot!(told("kind = \"bridge\"\nnode = \"broker-a/0\"\namong = [\"broker-a\", \"broker-b\"]"), @"3:9: `bridge` needs 2 members beside its node, there are 1");
+    insta::assert_snapshot!(told("kind = \"ring-majorities\"\norder = [\"namesrv/0\", \"namesrv/1\", \"namesrv/2\"]"), @"2:9: `ring-majorities` needs 4 members, there are 3");
+    insta::assert_snapshot!(told("kind = \"halves\"\norder = [\"namesrv/0\", \"namesrv/0\"]"), @"2:23: `namesrv/0` stands twice in `order`");
+    insta::assert_snapshot!(told("kind = \"halves\"\norder = [\"namesrv\", \"broker-a/0\"]"), @"2:10: unknown node `namesrv`; did you mean `namesrv/0`?");
+    insta::assert_snapshot!(told("kind = \"halves\"\namong = [\"*\"]\norder = []"), @"3:9: [[fault]] has both `among` and `order`: choose one; `among` leaves the order to the seed");
+    insta::assert_snapshot!(told("kind = \"isolate\"\nnode = \"broker-a/0\"\namong = [\"*\"]"), @"3:1: unknown key `among` in [[fault]]; known keys: id, at, on, kind, node, for");
+    insta::assert_snapshot!(told("kind = \"swizle\""), @"1:8: unknown kind of fault `swizle`; did you mean `swizzle`?");
+}
