@@ -119,6 +119,7 @@ scenarios! {
     power_loss_sync_flush: "power-loss-sync-flush",
     rebalance_scale_out_and_in: "rebalance-scale-out-and-in",
     stopped_while_offsets_are_saved: "stopped-while-offsets-are-saved",
+    wrong_clocks: "wrong-clocks",
 }
 
 #[test]

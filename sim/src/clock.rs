@@ -15,7 +15,12 @@ pub(crate) struct NodeClock {
     mono: Line,
     /// Nanoseconds since 1970, UTC.
     wall: Line,
+    /// What takes its place from its begin on, while the wall clock is being slewed.
+    wall_then: Option<Line>,
 }
+
+/// How fast a clock is slewed.
+const SLEW: Ppb = 500_000;
 
 impl NodeClock {
     /// Clocks of a machine that boots at `now` of true time and whose wall clock shows `wall_ns`.
@@ -23,6 +28,7 @@ impl NodeClock {
         NodeClock {
             mono: Line { since: now, value: 0, rate: 0 },
             wall: Line { since: now, value: i128::from(wall_ns), rate: 0 },
+            wall_then: None,
         }
     }
 
@@ -38,7 +44,12 @@ impl NodeClock {
 
     /// Milliseconds since 1970, rounded down.
     pub(crate) fn wall_ms(&self, now: u64) -> i64 {
-        i64::try_from(self.wall.at(now).div_euclid(1_000_000)).unwrap_or(i64::MAX)
+        i64::try_from(self.wall_line(now).at(now).div_euclid(1_000_000)).unwrap_or(i64::MAX)
+    }
+
+    /// The line that the wall clock is on.
+    fn wall_line(&self, now: u64) -> Line {
+        self.wall_then.filter(|then| then.since <= now).unwrap_or(self.wall)
     }
 
     /// Power came back: the monotonic clock starts from zero, at its old rate. The wall clock has a battery.
@@ -48,19 +59,42 @@ impl NodeClock {
 
     /// Moves the wall clock by so many nanoseconds.
     pub(crate) fn step_wall(&mut self, now: u64, delta_ns: i64) {
-        self.wall = Line { since: now, value: self.wall.at(now) + i128::from(delta_ns), ..self.wall };
+        let line = self.wall_line(now);
+        let rate = self.rate_after_slew(line, now);
+        self.wall = Line { since: now, value: line.at(now) + i128::from(delta_ns), rate };
+        self.wall_then = None;
     }
 
     /// Sets the wall clock.
     pub(crate) fn set_wall(&mut self, now: u64, wall_ns: i64) {
-        self.wall = Line { since: now, value: i128::from(wall_ns), ..self.wall };
+        let rate = self.rate_after_slew(self.wall_line(now), now);
+        self.wall = Line { since: now, value: i128::from(wall_ns), rate };
+        self.wall_then = None;
+    }
+
+    /// The rate that a line has when a slew that is going on is given up.
+    fn rate_after_slew(&self, line: Line, now: u64) -> Ppb {
+        self.wall_then.filter(|then| then.since > now).map_or(line.rate, |then| then.rate)
+    }
+
+    /// Brings the wall clock from what it shows to `true_ns`, a clock that runs at true rate, slowly.
+    pub(crate) fn slew_wall(&mut self, now: u64, true_ns: i64) {
+        let value = self.wall_line(now).at(now);
+        let off = value - i128::from(true_ns);
+        let rate = if off > 0 { -SLEW } else { SLEW };
+        let lasts = off.abs() * BILLION / i128::from(SLEW);
+        self.wall = Line { since: now, value, rate };
+        let since = now.saturating_add(u64::try_from(lasts).unwrap_or(u64::MAX));
+        let value = i128::from(true_ns) + i128::from(since - now);
+        self.wall_then = Some(Line { since, value, rate: 0 });
     }
 
     /// Changes how fast both clocks run. Timers have to be computed again.
     pub(crate) fn set_rate(&mut self, now: u64, rate: Ppb) {
         assert!(i128::from(rate) > -BILLION, "a clock must go forwards");
         self.mono = Line { since: now, value: self.mono.at(now), rate };
-        self.wall = Line { since: now, value: self.wall.at(now), rate };
+        self.wall = Line { since: now, value: self.wall_line(now).at(now), rate };
+        self.wall_then = None;
     }
 }
 

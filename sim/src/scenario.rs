@@ -20,7 +20,9 @@ pub mod units;
 
 use std::{collections::BTreeMap, time::Duration};
 
-pub use fault::{Fault, FaultKind, Gate, Lasting, Link, LinkFault, Members, Port, Shape, Survival, When};
+pub use fault::{
+    Back, ClockFault, Extreme, Fault, FaultKind, Gate, Lasting, Link, LinkFault, Members, Port, Shape, Survival, When,
+};
 pub use nemesis::Nemesis;
 pub use reader::{At, ScenarioError};
 use units::{Rate, Span};
@@ -35,7 +37,7 @@ pub const CHECKERS: [&str; 7] = ["lost", "unread", "phantom", "dup-deliver", "or
 pub const ALWAYS: &str = "always";
 
 /// Counts that `at-least` may name: how often something happened that a scenario is about.
-pub const COUNTS: [&str; 27] = [
+pub const COUNTS: [&str; 28] = [
     "sent",
     "acked",
     "info",
@@ -53,6 +55,7 @@ pub const COUNTS: [&str; 27] = [
     "segments-slowed",
     "connections-reset",
     "connects-ignored",
+    "clock-steps",
     "dirty-pages-at-crash",
     "lost-pages",
     "torn-pages",

@@ -563,6 +563,19 @@ impl Stand {
         self.world.node(node).with_clock(|clock| clock.step_wall(self.world.now(), delta));
     }
 
+    /// Sets the wall clock to so many milliseconds since 1970. Timers do not notice.
+    pub fn set_wall(&self, node: NodeId, wall_ms: i64) {
+        let wall = wall_ms.saturating_mul(1_000_000);
+        self.world.node(node).with_clock(|clock| clock.set_wall(self.world.now(), wall));
+    }
+
+    /// Brings the wall clock back to true time by letting it run 500 parts per million too fast or too slow until it is
+    /// there.
+    pub fn slew(&self, node: NodeId) {
+        let wall = self.true_wall_ns();
+        self.world.node(node).with_clock(|clock| clock.slew_wall(self.world.now(), wall));
+    }
+
     /// Lets both clocks of the node run fast (or slow, if negative) from now on, by parts per million. Timers that run
     /// move with them.
     ///

@@ -68,10 +68,12 @@ fn explained(
 ) -> bool {
     let Some(last) = before.last() else { return true };
     if let Some(broker) = logs.node_of(queue, history) {
-        if logs.cut_back_between(broker, last.index, after.index) {
+        // An answer that was on its way when the broker died is of the life before.
+        let from = facts.died_before(broker, last.index).unwrap_or(last.index);
+        if logs.cut_back_between(broker, from, after.index) {
             return true;
         }
-        if facts.crashes_between(broker, last.index, after.index).next().is_some() {
+        if facts.crashes_between(broker, from, after.index).next().is_some() {
             return after.offset >= on_disk(facts, (broker, history.node(broker)), before, after.index);
         }
     }

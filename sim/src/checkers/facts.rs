@@ -263,6 +263,14 @@ impl<'a> Facts<'a> {
         let downs = self.downs.get(&node).map_or(&[][..], Vec::as_slice);
         downs.iter().copied().filter(move |(index, _, how)| (from..to).contains(index) && *how != Down::Stop)
     }
+
+    /// The record of the death that a node has not come back from at a record.
+    pub fn died_before(&self, node: NodeRef, at: usize) -> Option<usize> {
+        let (down, ..) = *self.downs.get(&node)?.iter().rfind(|(index, ..)| *index < at)?;
+        let ups = self.ups.get(&node).into_iter().flatten();
+        let is_up = ups.map(|(index, _)| *index).any(|up| (down..at).contains(&up));
+        (!is_up).then_some(down)
+    }
 }
 
 /// The stretches in which faults froze nodes, held them at gates or took the space of their disks, by their begins.

@@ -483,6 +483,23 @@ fn an_answer_that_arrives_after_the_crash_tells_of_the_life_before() {
 }
 
 #[test]
+fn an_answer_that_arrives_after_the_crash_may_be_taken_back_by_it() {
+    let found = |late: bool| {
+        let story = Story::of("SYNC_FLUSH");
+        story.commit(5).later(20);
+        let story = if late {
+            story.down("broker-a/0", Down::Kill).commit(8).restart("broker-a/0")
+        } else {
+            story.down("broker-a/0", Down::Kill).restart("broker-a/0").commit(8)
+        };
+        story.later(60).commit(5);
+        story.found()
+    };
+    assert_eq!(found(true), []);
+    assert_eq!(found(false), [("commit-regress", 1)]);
+}
+
+#[test]
 fn a_second_crash_may_take_what_the_first_had_left_in_memory() {
     let story = Story::of("SYNC_FLUSH");
     story.commit(5).later(20).commit(8).down("broker-a/0", Down::Kill).later(20).recover(0).commit(9);

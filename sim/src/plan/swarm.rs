@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use crate::{
     scenario::{
-        ConsumerGroup, Fault, FaultKind, Kind, Link, LinkFault, Members, Nemesis, ProducerGroup, Scenario, Shape, When,
-        units::Span,
+        Back, ClockFault, ConsumerGroup, Extreme, Fault, FaultKind, Kind, Link, LinkFault, Members, Nemesis,
+        ProducerGroup, Scenario, Shape, When, units::Span,
     },
     seed::{Domain, Draws, Seed, name_hash},
 };
@@ -112,9 +112,27 @@ pub const FAMILIES: &[Family] = &[
         node: at.node(),
         percent: at.percent(60, 100),
     }),
-    family("skew", 2_000, Aim::Servers, Guard::Free, (1_000, 60_000), |at| FaultKind::Skew {
+    family("skew", 2_000, Aim::Servers, Guard::Free, (1_000, 60_000), |at| FaultKind::Clock {
         node: at.node(),
-        by_ms: at.signed(5_000),
+        what: ClockFault::Skew(at.signed(5_000)),
+        back: Back::Step,
+    }),
+    family("drift", 2_000, Aim::Everyone, Guard::Free, (1_000, 60_000), |at| {
+        let (ppm, is_slow) = (at.number(1, 200).cast_signed(), at.chance(500_000));
+        at.clock(ClockFault::Drift(if is_slow { -ppm } else { ppm }))
+    }),
+    family("step", 2_000, Aim::Everyone, Guard::Free, (1_000, 60_000), |at| {
+        let (by_ms, is_back) = (i64::from(at.number(10, 600_000)), at.chance(500_000));
+        at.clock(ClockFault::Step(if is_back { -by_ms } else { by_ms }))
+    }),
+    family("strobe", 2_000, Aim::Everyone, Guard::Free, (1_000, 30_000), |at| {
+        let (by_ms, is_back) = (i64::from(at.number(10, 600_000)), at.chance(500_000));
+        let every = Span { least: Duration::from_millis(50), most: Duration::from_millis(500) };
+        at.clock(ClockFault::Strobe { by_ms: if is_back { -by_ms } else { by_ms }, every })
+    }),
+    family("clock-extreme", 100, Aim::Everyone, Guard::Free, (1_000, 60_000), |at| {
+        let to = if at.chance(500_000) { Extreme::Before1970 } else { Extreme::After2038 };
+        at.clock(ClockFault::Extreme(to))
     }),
     family("client-crash", 6_000, Aim::Clients, Guard::Down, (200, 30_000), |at| FaultKind::Kill { node: at.node() }),
     family("client-pause", 6_000, Aim::Clients, Guard::Free, (10, 60_000), |at| FaultKind::Pause { node: at.node() }),
@@ -169,6 +187,11 @@ impl Target<'_> {
     fn node(&mut self) -> String {
         self.next += 1;
         self.nodes[self.draws.at(self.next).below(self.nodes.len() as u64) as usize].clone()
+    }
+
+    fn clock(&mut self, what: ClockFault) -> FaultKind {
+        let back = if self.chance(500_000) { Back::Slew } else { Back::Step };
+        FaultKind::Clock { node: self.node(), what, back }
     }
 
     fn on_link(&mut self, what: LinkFault) -> FaultKind {

@@ -332,11 +332,11 @@ impl Cluster {
         }
     }
 
-    /// A fault did so often what its kind counts.
-    pub fn count_hits(&self, fault: usize, hits: u64) {
-        if let Some(in_effect) = self.state().faults.get_mut(&fault) {
-            in_effect.hits += hits;
-        }
+    /// A fault did so often what its kind counts. False if it is over.
+    pub fn count_hits(&self, fault: usize, hits: u64) -> bool {
+        let mut state = self.state();
+        let in_effect = state.faults.get_mut(&fault);
+        in_effect.map(|in_effect| in_effect.hits += hits).is_some()
     }
 
     /// One more fault keeps the node down.

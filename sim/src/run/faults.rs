@@ -1,5 +1,6 @@
 //! Faults: from the plan onto the stand, and off again.
 
+mod clocks;
 mod network;
 mod partition;
 
@@ -7,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     history::Event,
-    scenario::{Fault, FaultKind, Lasting, When},
+    scenario::{ClockFault, Fault, FaultKind, Lasting, When},
     seed::name_hash,
 };
 
@@ -46,7 +47,7 @@ pub(super) fn begin(cluster: &Arc<Cluster>, number: usize) {
     }
     cluster.record_run(Event::FaultBegin(fault.id.clone(), fault.kind.name()));
     cluster.state().faults.insert(number, InEffect::default());
-    apply(cluster, fault);
+    apply(cluster, number, fault);
     let impairments = network::apply(cluster, number, fault);
     cluster.keep(number, &impairments);
     triggers::open_for(cluster, &fault.id);
@@ -83,7 +84,7 @@ pub(super) fn heal(cluster: &Arc<Cluster>) {
     }
 }
 
-fn apply(cluster: &Arc<Cluster>, fault: &Fault) {
+fn apply(cluster: &Arc<Cluster>, number: usize, fault: &Fault) {
     match &fault.kind {
         FaultKind::Kill { node } => {
             cluster.hold_down(node);
@@ -101,7 +102,19 @@ fn apply(cluster: &Arc<Cluster>, fault: &Fault) {
         FaultKind::Pause { node } => cluster.stand.pause(cluster.id(node)),
         FaultKind::DiskFill { node, percent } => cluster.stand.disk(cluster.id(node)).fill_percent(*percent),
         FaultKind::DiskSlow { node, factor } => cluster.stand.disk(cluster.id(node)).slow(*factor),
-        FaultKind::Skew { node, by_ms } => cluster.stand.set_skew(cluster.id(node), *by_ms),
+        FaultKind::Clock { node, what, .. } => {
+            clocks::begin(&cluster.stand, cluster.id(node), *what);
+            if let ClockFault::Strobe { by_ms, every } = *what {
+                let (cluster, node) = (Arc::clone(cluster), cluster.id(node));
+                let draws = clocks::strobe_draws(&cluster.stand, name_hash(&fault.id));
+                cluster.stand.clone().spawn(async move {
+                    let goes_on = || cluster.count_hits(number, 1);
+                    clocks::strobe(&cluster.stand, node, (by_ms, every), draws, goes_on).await;
+                });
+            } else if fault.kind.counted_as().is_some() {
+                cluster.count_hits(number, 1);
+            }
+        }
         // Whoever stands at the gate waits by itself.
         FaultKind::Hold { .. } => {}
         FaultKind::Cut { .. }
@@ -138,7 +151,7 @@ pub(super) fn end_fault(cluster: &Arc<Cluster>, number: usize) {
         FaultKind::Pause { node } => cluster.stand.resume(cluster.id(node)),
         FaultKind::DiskFill { node, .. } => cluster.stand.disk(cluster.id(node)).fill_percent(HEALED_FILL_PERCENT),
         FaultKind::DiskSlow { node, .. } => cluster.stand.disk(cluster.id(node)).slow(1),
-        FaultKind::Skew { node, .. } => cluster.stand.set_skew(cluster.id(node), 0),
+        FaultKind::Clock { node, what, back } => clocks::end(&cluster.stand, cluster.id(node), *what, *back),
         FaultKind::Hold { .. } => triggers::open(cluster, number),
         FaultKind::Cut { .. }
         | FaultKind::Latency { .. }

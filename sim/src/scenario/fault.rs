@@ -124,12 +124,14 @@ pub enum FaultKind {
         /// The fault whose begin lets everyone go on; `None` if only time does.
         until: Option<String>,
     },
-    /// The wall clock is wrong.
-    Skew {
+    /// A clock is wrong.
+    Clock {
         /// The node.
         node: String,
-        /// By how much, in milliseconds.
-        by_ms: i64,
+        /// How.
+        what: ClockFault,
+        /// How the wall clock comes to show the right time again.
+        back: Back,
     },
 }
 
@@ -152,7 +154,7 @@ impl Fault {
 
 impl FaultKind {
     /// All names that `kind` may have in files.
-    pub const NAMES: [&str; 23] = [
+    pub const NAMES: [&str; 27] = [
         "kill",
         "stop",
         "power-loss",
@@ -176,6 +178,10 @@ impl FaultKind {
         "disk-fill",
         "disk-slow",
         "skew",
+        "drift",
+        "step",
+        "strobe",
+        "clock-extreme",
     ];
 
     /// Its name in files.
@@ -194,7 +200,7 @@ impl FaultKind {
             FaultKind::ConnectHang { .. } => "connect-hang",
             FaultKind::DiskFill { .. } => "disk-fill",
             FaultKind::DiskSlow { .. } => "disk-slow",
-            FaultKind::Skew { .. } => "skew",
+            FaultKind::Clock { what, .. } => what.name(),
             FaultKind::Hold { .. } => "hold",
         }
     }
@@ -211,7 +217,7 @@ impl FaultKind {
             | FaultKind::ConnectHang { node }
             | FaultKind::DiskFill { node, .. }
             | FaultKind::DiskSlow { node, .. }
-            | FaultKind::Skew { node, .. } => Some(node),
+            | FaultKind::Clock { node, .. } => Some(node),
             FaultKind::Hold { gate, .. } => Some(&gate.node),
             FaultKind::Partition { node, .. } => node.as_deref(),
             FaultKind::Cut { .. } | FaultKind::Latency { .. } | FaultKind::OnLink { .. } => None,
@@ -247,6 +253,9 @@ impl FaultKind {
             FaultKind::OnLink { what: LinkFault::Bandwidth(_) | LinkFault::Slow(_), .. } => Some("segments-slowed"),
             FaultKind::OnLink { what: LinkFault::Reset, .. } => Some("connections-reset"),
             FaultKind::AcceptFull { .. } | FaultKind::ConnectHang { .. } => Some("connects-ignored"),
+            FaultKind::Clock {
+                what: ClockFault::Step(_) | ClockFault::Strobe { .. } | ClockFault::Extreme(_), ..
+            } => Some("clock-steps"),
             _ => None,
         }
     }
@@ -307,6 +316,78 @@ impl LinkFault {
             LinkFault::Reset => "conn-reset",
         }
     }
+}
+
+/// What can be wrong with the clocks of a node (`spec/simulation.md` 4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClockFault {
+    /// The wall clock is off by so many milliseconds from true time.
+    Skew(i64),
+    /// Both clocks run too fast by so many parts per million, or too slow if negative.
+    Drift(i32),
+    /// The wall clock jumps by so many milliseconds.
+    Step(i64),
+    /// The wall clock jumps to and fro.
+    Strobe {
+        /// By so many milliseconds.
+        by_ms: i64,
+        /// How long it stays where it is; drawn for each jump.
+        every: Span<Duration>,
+    },
+    /// The wall clock jumps to a time at which programs go wrong.
+    Extreme(Extreme),
+}
+
+impl ClockFault {
+    /// Its name in files.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            ClockFault::Skew(_) => "skew",
+            ClockFault::Drift(_) => "drift",
+            ClockFault::Step(_) => "step",
+            ClockFault::Strobe { .. } => "strobe",
+            ClockFault::Extreme(_) => "clock-extreme",
+        }
+    }
+}
+
+/// Times at which programs go wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extreme {
+    /// Ten seconds before 1970 begins: the number of milliseconds is negative, and then it is not.
+    Before1970,
+    /// Ten seconds before the seconds since 1970 need a 32nd bit, in January 2038.
+    After2038,
+}
+
+impl Extreme {
+    /// All of them with their names in files.
+    pub const NAMES: [(&'static str, Extreme); 2] =
+        [("before-1970", Extreme::Before1970), ("after-2038", Extreme::After2038)];
+
+    /// What the wall clock shows: milliseconds since 1970.
+    #[must_use]
+    pub fn wall_ms(self) -> i64 {
+        match self {
+            Extreme::Before1970 => -10_000,
+            Extreme::After2038 => ((1 << 31) - 10) * 1_000,
+        }
+    }
+}
+
+/// How a wall clock that was wrong comes back to true time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Back {
+    /// At once.
+    Step,
+    /// By running 500 ppm too fast or too slow. What is missing when the settle phase begins is made up by a step.
+    Slew,
+}
+
+impl Back {
+    /// Both with their names in files.
+    pub const NAMES: [(&'static str, Back); 2] = [("step", Back::Step), ("slew", Back::Slew)];
 }
 
 /// Into which parts the network falls (`spec/simulation.md` 3.4).

@@ -5,8 +5,9 @@ mod triggers;
 use std::time::Duration;
 
 use super::{
-    Fault, FaultKind, Link, LinkFault, Members, Port, ScenarioError, Shape, Survival,
-    reader::{At, BytesPerSecond, Chance, Percent, Source, Table},
+    Back, ClockFault, Extreme, Fault, FaultKind, Lasting, Link, LinkFault, Members, Port, ScenarioError, Shape,
+    Survival,
+    reader::{At, BytesPerSecond, Chance, Drift, Percent, Source, Table},
     tables::{Places, at_least_one, choice, unknown},
     units::Span,
 };
@@ -29,6 +30,9 @@ pub(super) fn read(source: &Source, mut table: Table<'_>, places: &mut Places) -
         Some(key) => read_lasting(&mut table, key, places)?,
         None => None,
     };
+    if let (Lasting::Moment, Some(lasts)) = (kind.lasting(), table.optional::<Span<Duration>>("for")?) {
+        return Err(source.error(&lasts.at, format!("`{}` happens in a moment: it has no `for`", kind.name())));
+    }
     table.finish()?;
     Ok(Fault { id: id.value, when, kind, lasts })
 }
@@ -114,10 +118,42 @@ impl Kinds<'_, '_> {
             }
             "skew" => {
                 let by_ms = read_signed(self.source, self.table.required("by")?)?;
-                FaultKind::Skew { node: self.node()?, by_ms }
+                self.clock(ClockFault::Skew(by_ms))?
+            }
+            "drift" => {
+                let rate = self.table.required::<Drift>("rate")?.value.0;
+                self.clock(ClockFault::Drift(rate))?
+            }
+            "step" => {
+                let by_ms = self.jump()?;
+                self.clock(ClockFault::Step(by_ms))?
+            }
+            "strobe" => {
+                let (by_ms, every) = (self.jump()?, self.turn("every")?);
+                self.clock(ClockFault::Strobe { by_ms, every })?
+            }
+            "clock-extreme" => {
+                let to = Some(self.table.required("to")?);
+                let to = choice(self.source, to, "time", &Extreme::NAMES)?.expect("a time was given");
+                self.clock(ClockFault::Extreme(to))?
             }
             _ => return Ok(None),
         }))
+    }
+
+    fn clock(&mut self, what: ClockFault) -> Result<FaultKind, ScenarioError> {
+        let back = choice(self.source, self.table.optional("back")?, "way back", &Back::NAMES)?.unwrap_or(Back::Step);
+        Ok(FaultKind::Clock { node: self.node()?, what, back })
+    }
+
+    /// By how much a wall clock jumps, in milliseconds.
+    fn jump(&mut self) -> Result<i64, ScenarioError> {
+        let by = self.table.required::<String>("by")?;
+        let at = by.at.clone();
+        match read_signed(self.source, by)? {
+            0 => Err(self.source.error(&at, "`by` is less than a millisecond, which changes nothing")),
+            by_ms => Ok(by_ms),
+        }
     }
 
     fn partition(&mut self, shape: Shape, kind: &At<String>) -> Result<FaultKind, ScenarioError> {

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use super::{
-    ConsumerGroup, Expect, FORMAT, Fault, FaultKind, LinkFault, Load, Members, Nemesis, Port, ProducerGroup, Scenario,
-    SeedPins, SendMode, Settings, Survival, When,
+    Back, ClockFault, ConsumerGroup, Expect, Extreme, FORMAT, Fault, FaultKind, LinkFault, Load, Members, Nemesis,
+    Port, ProducerGroup, Scenario, SeedPins, SendMode, Settings, Survival, When,
     units::{Span, print_chance, print_rate, print_size, print_span, print_time},
 };
 
@@ -239,7 +239,7 @@ fn print_kind(out: &mut Lines, kind: &FaultKind) {
         }
         FaultKind::DiskFill { percent, .. } => out.text("percent", &format!("{percent}%")),
         FaultKind::DiskSlow { factor, .. } => out.number("factor", (*factor).into()),
-        FaultKind::Skew { by_ms, .. } => out.text("by", &format!("{by_ms}ms")),
+        FaultKind::Clock { what, back, .. } => print_clock(out, *what, *back),
         FaultKind::Kill { .. }
         | FaultKind::Stop { .. }
         | FaultKind::PowerLoss { .. }
@@ -248,6 +248,21 @@ fn print_kind(out: &mut Lines, kind: &FaultKind) {
         | FaultKind::AcceptFull { .. }
         | FaultKind::ConnectHang { .. }
         | FaultKind::Hold { .. } => {}
+    }
+}
+
+fn print_clock(out: &mut Lines, what: ClockFault, back: Back) {
+    match what {
+        ClockFault::Skew(by_ms) | ClockFault::Step(by_ms) => out.text("by", &format!("{by_ms}ms")),
+        ClockFault::Drift(ppm) => out.text("rate", &format!("{ppm}ppm")),
+        ClockFault::Strobe { by_ms, every } => {
+            out.text("by", &format!("{by_ms}ms"));
+            out.text("every", &print_span(every, print_time));
+        }
+        ClockFault::Extreme(to) => out.text("to", name_of(&Extreme::NAMES, to)),
+    }
+    if back != Back::Step {
+        out.text("back", name_of(&Back::NAMES, back));
     }
 }
 

@@ -337,6 +337,10 @@ pub(crate) struct Chance(pub u32);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BytesPerSecond(pub u64);
 
+/// How much too fast a clock runs, in parts per million; too slow if negative.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Drift(pub i32);
+
 fn size(text: &str) -> Result<Size, String> {
     units::parse_size(text).map(Size)
 }
@@ -346,6 +350,7 @@ notation!(Size, "a size such as \"64KiB\"", size);
 notation!(Rate, "a rate such as \"40/s\"", units::parse_rate);
 notation!(Percent, "a percentage such as \"92%\"", |text| units::parse_percent(text).map(Percent));
 notation!(Chance, "a chance such as \"2.5%\"", |text| units::parse_chance(text).map(Chance));
+notation!(Drift, "a drift such as \"200ppm\" or \"-2%\"", |text| units::parse_drift(text).map(Drift));
 notation!(BytesPerSecond, "bytes per second such as \"64KiB/s\"", |text| units::parse_bytes_per_second(text)
     .map(BytesPerSecond));
 notation!(Span<Duration>, "a time or a range such as \"5ms..20ms\"", |text| units::parse_span(text, units::parse_time));

@@ -107,6 +107,25 @@ pub fn parse_chance(text: &str) -> Result<u32, String> {
     }
 }
 
+/// The strongest drift of a clock, in parts per million.
+const DRIFT_MAX: u64 = 50_000;
+
+/// Reads the drift of a clock such as `200ppm`, `-200ppm` or `2.5%` in parts per million: not 0, at most 5% either way.
+pub fn parse_drift(text: &str) -> Result<i32, String> {
+    let (negative, magnitude) = match text.trim().strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, text.trim().strip_prefix('+').unwrap_or(text.trim())),
+    };
+    match parse_scaled(magnitude, &[("ppm", 1), ("%", 10_000)], "a drift", "200ppm or -2%", "ppm")? {
+        0 => Err(format!("`{text}` is the right rate: leave the fault out")),
+        ppm if ppm > DRIFT_MAX => Err(format!("`{text}` is more than any clock drifts: write at most 5%")),
+        ppm => {
+            let ppm = i32::try_from(ppm).expect("it was compared with the most");
+            Ok(if negative { -ppm } else { ppm })
+        }
+    }
+}
+
 /// Reads bytes per second such as `64KiB/s`, above 0.
 pub fn parse_bytes_per_second(text: &str) -> Result<u64, String> {
     let size = text.strip_suffix("/s").map(|size| parse_size(size.trim_end()));
@@ -265,6 +284,10 @@ mod tests {
         assert_eq!((parse_chance("2.5%"), parse_chance("100%")), (Ok(25_000), Ok(1_000_000)));
         for wrong in ["0%", "101%", "2.5", "x%", "%", "0.00001%", "-1%"] {
             assert!(parse_chance(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!([parse_drift("200ppm"), parse_drift("-2.5%"), parse_drift("+1ppm")], [Ok(200), Ok(-25_000), Ok(1)]);
+        for wrong in ["0ppm", "6%", "50001ppm", "200", "fast", "-", "0.5ppm"] {
+            assert!(parse_drift(wrong).is_err(), "{wrong}");
         }
         assert_eq!(parse_bytes_per_second("64KiB/s"), Ok(65_536));
         for wrong in ["64KiB", "0B/s", "64/s", "64KiB/m"] {

@@ -94,6 +94,43 @@ fn kinds_of_a_node_read_and_print() {
 }
 
 #[test]
+fn every_kind_of_a_clock_reads_and_prints() {
+    let clock = |rest: &str| {
+        let (name, rest) = rest.split_once('\n').unwrap();
+        match kind(&format!("kind = \"{name}\"\nnode = \"checkout/0\"\n{rest}")) {
+            FaultKind::Clock { node, what, back } => (node, what, back),
+            other => panic!("{other:?}"),
+        }
+    };
+    let of = |what, back| ("checkout/0".to_owned(), what, back);
+    assert_eq!(clock("skew\nby = \"-5000ms\"\nfor = \"5s\""), of(ClockFault::Skew(-5_000), Back::Step));
+    assert_eq!(clock("drift\nrate = \"-200ppm\"\nback = \"slew\""), of(ClockFault::Drift(-200), Back::Slew));
+    assert_eq!(clock("step\nby = \"600000ms\"\nback = \"slew\""), of(ClockFault::Step(600_000), Back::Slew));
+    let every = Span { least: Duration::from_millis(50), most: Duration::from_millis(500) };
+    let strobe = ClockFault::Strobe { by_ms: -250, every };
+    assert_eq!(clock("strobe\nby = \"-250ms\"\nevery = \"50ms..500ms\"\nfor = \"9s\""), of(strobe, Back::Step));
+    for (name, extreme) in Extreme::NAMES {
+        let read = clock(&format!("clock-extreme\nto = \"{name}\""));
+        assert_eq!(read, of(ClockFault::Extreme(extreme), Back::Step));
+    }
+}
+
+#[test]
+fn a_clock_that_is_right_or_beyond_all_bounds_is_refused() {
+    let of = |rest: &str| told(&format!("node = \"broker-a/0\"\nkind = {rest}"));
+    insta::assert_snapshot!(of("\"drift\"\nrate = \"0ppm\""), @"");
+    insta::assert_snapshot!(of("\"drift\"\nrate = \"6%\""), @"");
+    insta::assert_snapshot!(of("\"drift\"\nrate = \"200\""), @"");
+    insta::assert_snapshot!(of("\"drift\"\nby = \"5s\""), @"");
+    insta::assert_snapshot!(of("\"step\"\nby = \"0s\""), @"");
+    insta::assert_snapshot!(of("\"step\"\nby = \"-soon\""), @"");
+    insta::assert_snapshot!(of("\"strobe\"\nby = \"5s\""), @"");
+    insta::assert_snapshot!(of("\"strobe\"\nby = \"5s\"\nevery = \"0s..1s\""), @"");
+    insta::assert_snapshot!(of("\"clock-extreme\"\nto = \"before-1980\""), @"");
+    insta::assert_snapshot!(of("\"skew\"\nby = \"5s\"\nback = \"slow\""), @"");
+}
+
+#[test]
 fn a_link_that_is_no_worse_is_refused() {
     let of = |rest: &str| told(&format!("link = \"* <-> broker-a\"\nkind = {rest}"));
     insta::assert_snapshot!(of("\"loss\"\nchance = \"0%\""), @"3:10: `chance`: `0%` never happens: write more than 0%");
@@ -106,7 +143,7 @@ fn a_link_that_is_no_worse_is_refused() {
     insta::assert_snapshot!(of("\"slow-link\"\nfactor = 0"), @"3:10: `factor` is 0, it must be at least 1");
     insta::assert_snapshot!(of("\"flap\"\nup = \"1s\"\ndown = \"0s\""), @"4:8: `down` is shorter than 1ms");
     insta::assert_snapshot!(of("\"flap\"\nup = \"1s\""), @r#"-2:1: [[fault]] lacks `down`, a time or a range such as "5ms..20ms""#);
-    insta::assert_snapshot!(of("\"conn-reset\"\nfor = \"1s\""), @"3:1: unknown key `for` in [[fault]]; did you mean `port`?");
+    insta::assert_snapshot!(of("\"conn-reset\"\nfor = \"1s\""), @"");
     insta::assert_snapshot!(of("\"conn-reset\"\nport = \"clients\""), @"3:8: unknown port `clients`; did you mean `client`?");
 }
 
