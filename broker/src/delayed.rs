@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use host::Host;
+use host::{Host, time::Mono};
 use message::{DelayLevels, Draft, PhyOffset, QueueOffset, SCHEDULE_TOPIC, StoredMessage, TRANS_HALF_TOPIC, property};
 use remoting::body::{DataVersion, DelayOffsetTable};
 use store::{GetRequest, GetStatus, Store, config_file::ConfigFile};
@@ -119,11 +119,20 @@ impl DelayedMessages {
     /// Delivers the messages of one level, until it is dropped.
     pub(crate) async fn deliver(&self, level: u32) {
         let queue = level - 1;
+        // Messages below an offset have waited long enough from a moment on, whatever the wall clock makes of them: it may
+        // have been set back since they were stored.
+        let mut overdue: Option<(QueueOffset, Mono)> = None;
         loop {
             let offset = self.next(level);
-            match self.step(level, offset) {
+            overdue = overdue.filter(|(end, _)| *end > offset);
+            let waited = overdue.filter(|(_, from)| self.host.now() >= *from).map(|(end, _)| end);
+            match self.step(level, offset, waited) {
                 Step::Next(next) => self.advance(level, next),
-                Step::Wait(time) => self.host.sleep(time.min(SLEEP_MAX)).await,
+                Step::Wait(time) => {
+                    let stored = self.store.max_offset(SCHEDULE_TOPIC, queue);
+                    overdue.get_or_insert_with(|| (stored, self.host.now() + self.span(level)));
+                    self.host.sleep(time.min(SLEEP_MAX)).await;
+                }
                 Step::Empty => self.store.arrival(SCHEDULE_TOPIC, queue, offset).await,
                 Step::Failed => self.host.sleep(RETRY_AFTER).await,
             }
@@ -156,8 +165,12 @@ impl DelayedMessages {
         }
     }
 
-    /// Looks at the messages from `offset` on, and delivers what is due.
-    fn step(&self, level: u32, offset: QueueOffset) -> Step {
+    fn span(&self, level: u32) -> Duration {
+        self.levels.delay(level as usize).unwrap_or_default()
+    }
+
+    /// Looks at the messages from `offset` on, and delivers what is due; those below `waited` are.
+    fn step(&self, level: u32, offset: QueueOffset, waited: Option<QueueOffset>) -> Step {
         let queue_id = level - 1;
         let request = GetRequest {
             topic: SCHEDULE_TOPIC,
@@ -169,7 +182,7 @@ impl DelayedMessages {
         };
         let result = self.store.get(&request);
         match result.status {
-            GetStatus::Found => self.deliver_due(level, offset, result.records),
+            GetStatus::Found => self.deliver_due(level, offset, waited, result.records),
             GetStatus::NoMessageInQueue | GetStatus::OffsetOverflowOne => Step::Empty,
             GetStatus::OffsetTooSmall | GetStatus::OffsetOverflowBadly => Step::Next(result.next),
             GetStatus::OffsetFoundNull | GetStatus::NoMatchedMessage | GetStatus::MessageWasRemoving => {
@@ -178,10 +191,15 @@ impl DelayedMessages {
         }
     }
 
-    fn deliver_due(&self, level: u32, offset: QueueOffset, records: Vec<bytes::Bytes>) -> Step {
+    fn deliver_due(
+        &self,
+        level: u32,
+        offset: QueueOffset,
+        waited: Option<QueueOffset>,
+        records: Vec<bytes::Bytes>,
+    ) -> Step {
         let now_ms = self.host.wall_ms();
-        let span_ms =
-            self.levels.delay(level as usize).map_or(0, |span| i64::try_from(span.as_millis()).unwrap_or(i64::MAX));
+        let span_ms = i64::try_from(self.span(level).as_millis()).unwrap_or(i64::MAX);
         let mut done = None;
         let outcome = |done: Option<QueueOffset>, otherwise| done.map_or(otherwise, Step::Next);
         for mut records in records {
@@ -195,7 +213,7 @@ impl DelayedMessages {
                 };
                 // A clock that was set back must not make a message wait longer than its level says.
                 let due_ms = message.store_ms.saturating_add(span_ms).min(now_ms.saturating_add(span_ms));
-                if due_ms > now_ms {
+                if due_ms > now_ms && waited.is_none_or(|end| message.queue_offset >= end) {
                     let wait = Duration::from_millis(u64::try_from(due_ms - now_ms).expect("it lies ahead"));
                     return outcome(done, Step::Wait(wait));
                 }
