@@ -67,9 +67,9 @@ mod tests {
         stand::{self, Ended, NodeSpec, StandConfig},
     };
 
-    fn on_node<F: Future<Output = ()>>(test: impl FnOnce(Stand, NodeId) -> F + Send + 'static)
+    fn on_node<F>(test: impl FnOnce(Stand, NodeId) -> F + Send + 'static)
     where
-        F: 'static,
+        F: Future<Output = ()> + 'static,
     {
         let config = StandConfig { limit: secs(10_000), ..StandConfig::new(Seeds::from_root(7)) };
         let run = stand::run(config, Arc::new(()), |stand| async move {
