@@ -182,6 +182,8 @@ impl Broker {
         for saver in savers {
             saver.stop().await;
         }
+        // On a slow disk a sync may take longer than anyone who sends waits for it; the last writing needs its end.
+        while self.store.flush().await == store::Flushed::TimedOut {}
         self.tables.save().await;
         self.store.shutdown().await
     }
