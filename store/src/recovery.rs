@@ -34,6 +34,9 @@ use crate::{
 /// Entries at the end of a queue that are compared with the log before the queue counts as unknown.
 const ENTRIES_TO_VERIFY: u64 = 4096;
 
+/// How much is written again at once.
+const PIECE_BYTES: u64 = 1 << 20;
+
 /// Pause between two lines about a recovery that takes long.
 const PROGRESS_PAUSE: Duration = Duration::from_secs(5);
 
@@ -382,6 +385,7 @@ impl Recovery<'_> {
             let (from, to) = (durable.max(file.start), scan.end.min(file.end()));
             if from < to {
                 let (from, to) = (from - file.start, to - file.start);
+                write_again(file, from, to);
                 file.mapping.sync(from, to).await.map_err(StoreError::io("sync", &file.path))?;
             }
         }
@@ -416,6 +420,16 @@ impl Recovery<'_> {
         self.files.remove_file(&path).await.map_err(StoreError::io("remove", &path))?;
         let dir = path.parent().unwrap_or(&path);
         self.files.sync_dir(dir).await.map_err(StoreError::io("sync", dir))
+    }
+}
+
+/// Writes a range of a file as it stands, so that the sync that follows has something to write. If a sync failed in an
+/// earlier life, the pages may look clean though the disk never got them (SF09), and would be missing after a loss of
+/// power from the middle of what was acknowledged since.
+fn write_again(file: &LogFile, from: u64, to: u64) {
+    for at in (from..to).step_by(PIECE_BYTES as usize) {
+        let piece = file.mapping.with(at, to.min(at + PIECE_BYTES), <[u8]>::to_vec);
+        file.mapping.write(at, &piece);
     }
 }
 
