@@ -109,6 +109,7 @@ scenarios! {
     bad_network: "bad-network",
     broker_kill: "broker-kill",
     disk_85_percent: "disk-85-percent",
+    disk_errors: "disk-errors",
     every_poll: "every-poll",
     lost_offsets_filled_again: "lost-offsets-filled-again",
     namesrv_loss: "namesrv-loss",

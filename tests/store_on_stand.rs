@@ -12,6 +12,7 @@ use std::{
 use host::Host;
 use message::{Draft, PhyOffset, QueueOffset, StoredMessage, SysFlag};
 use sim::{
+    disk::{DiskError, DiskFault, Hits, Survival},
     seed::Seeds,
     stand::{Ended, NodeId, NodeSpec, Observer, Place, Stand, StandConfig, StopSignal, run},
 };
@@ -297,6 +298,57 @@ fn under_async_flush_a_loss_of_power_takes_a_tail_and_no_more() {
             stand.stop(node, Duration::from_secs(10)).await;
         });
     }
+}
+
+#[test]
+fn what_recovery_shows_after_a_failed_flush_stays() {
+    let shared = Arc::new(Shared::default());
+    let told = Arc::clone(&shared);
+    let program = move |host: Host, stop: StopSignal| {
+        let shared = Arc::clone(&told);
+        async move {
+            let store = Store::open(config(FlushDiskType::Sync)).await.map_err(|error| error.to_string())?;
+            match host.incarnation() {
+                1 => {
+                    put(&store, &shared, 20_000).await.map_err(|error| error.to_string())?;
+                    host.sleep(Duration::from_secs(2)).await;
+                    // Its sync fails; it is longer than a page, so nothing writes its pages again.
+                    put(&store, &shared, 20_000).await.map_err(|error| error.to_string())?;
+                    assert_eq!(shared.acked.lock().unwrap().len(), 1, "the second one is not acknowledged");
+                }
+                2 => {
+                    let shown: Vec<StoredMessage> =
+                        (0..QUEUES).flat_map(|queue| read(&store, queue, QueueOffset(0))).collect();
+                    assert_eq!(shown.len(), 2, "the page cache has both");
+                    let number = |message: &StoredMessage| {
+                        String::from_utf8_lossy(&message.message.body[..8]).parse().expect("bodies begin with it")
+                    };
+                    *shared.acked.lock().unwrap() = shown
+                        .iter()
+                        .map(|message| (message.phy, message.queue_id, message.queue_offset, number(message)))
+                        .collect();
+                }
+                _ => check(&store, &shared)?,
+            }
+            stop.requested().await;
+            store.shutdown().await.map_err(|error| error.to_string())
+        }
+    };
+    on_stand(7, &shared, 64 << 20, move |stand, node| async move {
+        stand.start(node, program);
+        stand.sleep(Duration::from_secs(1)).await;
+        let failing = DiskFault { path: "/store/commitlog/*".into(), error: DiskError::Flush, hits: Hits::Nth(1) };
+        stand.disk(node).add_fault(1, failing);
+        stand.sleep(Duration::from_secs(3)).await;
+        stand.kill(node);
+        stand.restart(node);
+        stand.sleep(Duration::from_secs(2)).await;
+        stand.power_loss(&[node], Some(Survival::AllOld), 1);
+        stand.restart(node);
+        stand.sleep(Duration::from_secs(2)).await;
+        stand.stop(node, Duration::from_secs(10)).await;
+    });
+    assert_eq!(shared.acked.lock().unwrap().len(), 2);
 }
 
 #[cfg(feature = "mutants")]

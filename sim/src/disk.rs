@@ -12,6 +12,7 @@
 mod crash;
 mod device;
 mod errno;
+mod faults;
 mod file;
 mod handle;
 mod image;
@@ -26,6 +27,7 @@ mod tests;
 
 pub use crash::{CrashReport, Survival};
 pub use device::Timing;
+pub use faults::{DiskError, DiskFault, Hits};
 pub use handle::{DiskHandle, Surroundings};
 pub use image::Image;
 
@@ -33,6 +35,7 @@ use std::{
     collections::BTreeSet,
     io,
     ops::RangeInclusive,
+    path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -40,6 +43,7 @@ use std::{
 use self::{
     crash::{Fate, mix},
     device::Device,
+    faults::Faults,
     journal::Ino,
     names::Names,
     pages::{Content, Moment, PAGE_BYTES},
@@ -95,6 +99,24 @@ pub enum Durability {
     /// As ext4 does it: changes of names survive as a prefix, any flush makes all of them durable, and a rename over a
     /// file takes along the content that the new file had then.
     OrderedJournal,
+    /// As XFS does it: changes of names survive as a prefix, but a rename takes no content along, and the length of a
+    /// file survives whether or not what was written did, which then reads as zeros.
+    DelayedAlloc,
+    /// As Btrfs does it: as `OrderedJournal`, and what a failed flush could not write goes back to its old content at
+    /// once.
+    RevertOnError,
+}
+
+impl Durability {
+    /// Whether changes of names survive as a prefix.
+    fn is_ordered(self) -> bool {
+        self != Durability::Strict
+    }
+
+    /// Whether a rename over a file takes along the content of the new one.
+    fn forces_content(self) -> bool {
+        matches!(self, Durability::OrderedJournal | Durability::RevertOnError)
+    }
 }
 
 /// Figures of a disk since it was made.
@@ -129,6 +151,7 @@ struct State {
     /// Number of the last change.
     seq: u64,
     counters: DiskCounters,
+    faults: Faults,
 }
 
 impl Disk {
@@ -136,6 +159,7 @@ impl Disk {
     #[must_use]
     pub fn new(settings: DiskSettings) -> Disk {
         let device = Device::new(settings.timing, settings.seed, settings.entity);
+        let faults = Faults::new(settings.seed, settings.entity);
         let state = State {
             settings,
             life: 0,
@@ -144,6 +168,7 @@ impl Disk {
             ballast: 0,
             seq: 0,
             counters: DiskCounters::default(),
+            faults,
         };
         Disk { state: Arc::new(Mutex::new(state)) }
     }
@@ -203,11 +228,37 @@ impl Disk {
         self.lock().device.stalled_until = until;
     }
 
+    /// Lets something be wrong from now on. `key` names it and keys its draws. What its files have in the page cache
+    /// goes, as far as it is clean, so that it is read from the device when it is wanted.
+    pub fn add_fault(&self, key: u64, fault: DiskFault) {
+        let mut state = self.lock();
+        if fault.error == DiskError::Read {
+            for (path, ino) in state.names.files() {
+                if path.to_str().is_some_and(|path| faults::matches(&fault.path, path)) {
+                    state.content_mut(ino).evict();
+                    state.names.recharge(ino);
+                }
+            }
+        }
+        state.faults.add(key, fault);
+    }
+
+    /// Ends it. Nothing happens if it has ended.
+    pub fn remove_fault(&self, key: u64) {
+        self.lock().faults.remove(key);
+    }
+
     /// Bytes in use (files, journal and foreign bytes) and bytes in all.
     #[must_use]
     pub fn usage(&self) -> (u64, u64) {
         let state = self.lock();
         (state.used(), state.settings.capacity_bytes)
+    }
+
+    /// Bytes that are no files and no journal.
+    #[must_use]
+    pub fn foreign_bytes(&self) -> u64 {
+        self.lock().ballast
     }
 
     /// Figures since it was made.
@@ -279,8 +330,31 @@ impl State {
         self.names.inode_mut(ino).content_mut().expect("only files are opened")
     }
 
+    /// Sees to it that the bytes of a file are in the page cache.
+    ///
+    /// # Errors
+    /// The device cannot read them.
+    fn fetch(&mut self, (ino, path): (Ino, &Path), at: u64, count: u64, now: u64) -> io::Result<()> {
+        if self.content_mut(ino).revert(now) {
+            self.names.recharge(ino);
+        }
+        if self.content(ino).is_cached(at, count) {
+            return Ok(());
+        }
+        if self.faults.hit(DiskError::Read, path) {
+            return Err(errno::error(errno::IO));
+        }
+        self.content_mut(ino).cache(at, count);
+        Ok(())
+    }
+
     /// Stores as many of `bytes` as the device has blocks for, and says how many.
-    fn write(&mut self, ino: Ino, at: u64, bytes: &[u8], now: u64) -> io::Result<usize> {
+    fn write(&mut self, (ino, path): (Ino, &Path), at: u64, bytes: &[u8], now: u64) -> io::Result<usize> {
+        // Pages that keep a part of what they held are read first.
+        let end = at.saturating_add(bytes.len() as u64);
+        for edge in [at, end].into_iter().filter(|edge| edge % PAGE_BYTES != 0 && !bytes.is_empty()) {
+            self.fetch((ino, path), edge, 1, now)?;
+        }
         let free = self.free_blocks();
         let fitting = self.content(ino).fit(at, bytes.len(), free);
         if fitting < bytes.len() {
@@ -323,10 +397,20 @@ impl State {
         self.counters.flushes += 1;
         self.counters.pages_flushed += written;
         self.names.recharge(ino);
-        if self.settings.durability == Durability::OrderedJournal {
+        if self.settings.durability.is_ordered() {
             let committed = self.names.journal.iter().take_while(|op| op.seq <= start).count();
             self.names.commit(&(0..committed).collect());
         }
+    }
+
+    /// A flush failed: what it was to write is clean, and the device has what it had.
+    fn fail_flush(&mut self, ino: Ino, start: u64, pages: std::ops::Range<u64>, now: u64) {
+        let at_once = self.settings.durability == Durability::RevertOnError;
+        let content = self.content_mut(ino);
+        content.fail_flush(start, pages, if at_once { now } else { u64::MAX });
+        content.revert(now);
+        self.names.inode_mut(ino).flush_errors += 1;
+        self.names.recharge(ino);
     }
 
     // ---- lives ----
@@ -346,13 +430,13 @@ impl State {
         let mut fate = Fate::new(seed, entity, crash, survival, self.oldest_change(), self.seq);
         let names = &self.names;
         let kept = fate.names(&names.journal, durability, |ino| names.is_placed(ino));
-        if durability == Durability::OrderedJournal {
+        if durability.forces_content() {
             self.force_replacements(&kept);
         }
         self.names.lose_power(&kept);
         for ino in self.names.inos() {
             if let Some(content) = self.names.inode_mut(ino).content_mut() {
-                fate.content(ino, content);
+                fate.content(ino, content, durability);
             }
         }
         self.names.recharge_all();

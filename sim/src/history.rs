@@ -106,6 +106,8 @@ pub enum Down {
     Exit,
     /// It panicked.
     Panic,
+    /// It touched memory behind which the disk had nothing that could be read.
+    Signal,
 }
 
 impl Down {
@@ -119,6 +121,7 @@ impl Down {
             Down::StopKilled => "stop-killed",
             Down::Exit => "exit",
             Down::Panic => "panic",
+            Down::Signal => "signal",
         }
     }
 }
@@ -147,6 +150,8 @@ pub enum Event {
     FaultHit(String, &'static str, u64),
     /// A fault ends: id.
     FaultEnd(String),
+    /// A call on a file went wrong, as a fault of the disk wanted it: the kind of the fault, and the file.
+    DiskError(&'static str, String),
     /// A producer begins to send.
     SendInvoke(MessageId, Look),
     /// The broker acknowledged it.
@@ -219,6 +224,7 @@ impl Event {
             Event::FaultBegin(..) => "fault.begin",
             Event::FaultHit(..) => "fault.hit",
             Event::FaultEnd(_) => "fault.end",
+            Event::DiskError(..) => "disk.error",
             Event::SendInvoke(..) => "send.invoke",
             Event::SendOk(..) => "send.ok",
             Event::SendFail(..) => "send.fail",
@@ -309,6 +315,17 @@ impl History {
     #[must_use]
     pub fn node(&self, node: NodeRef) -> &str {
         &self.nodes[node.0 as usize]
+    }
+
+    /// Whether a fault let a call of a life on a file go wrong before a record.
+    #[must_use]
+    pub fn failed_by_its_disk(&self, life: Option<(NodeRef, u32)>, before: usize) -> bool {
+        let records = self.records[..before]
+            .iter()
+            .rev()
+            .take_while(|record| record.node != life || !matches!(record.event, Event::NodeUp));
+        let mut own = records.filter(|record| record.node.is_some() && record.node == life);
+        own.any(|record| matches!(record.event, Event::DiskError(..)))
     }
 
     /// The number of a node of this name, made if it is new.

@@ -25,7 +25,7 @@ use host::{
 use madsim::{runtime::NodeHandle, task::AbortHandle};
 
 use crate::{
-    disk::{DiskHandle, Surroundings},
+    disk::{DiskError, DiskHandle, Surroundings},
     net,
     seed::{Domain, name_hash},
     side::Side,
@@ -300,6 +300,12 @@ impl Surroundings for Ground {
 
     fn wall_ms(&self) -> i64 {
         self.world.upgrade().map_or(0, |world| self.life.node.wall_ms(world.now()))
+    }
+
+    fn failed(&self, error: DiskError, path: &Path) {
+        if let Some(world) = self.world.upgrade() {
+            world.disk_failed(&self.life, error, path);
+        }
     }
 
     fn die(&self, reason: &str) {

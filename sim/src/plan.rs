@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use crate::{
     scenario::{
-        Fault, FaultKind, LinkFault, Load, Members, ProducerGroup, Scenario, SeedPins, Send, SendMode, Survival, When,
+        Fault, FaultKind, FileSystem, LinkFault, Load, Members, ProducerGroup, Scenario, SeedPins, Send, SendMode,
+        Survival, When,
         units::{Rate, Span},
     },
     seed::{Domain, Draws, Seed, Seeds, name_hash},
@@ -21,6 +22,7 @@ const SENDS: Domain = Domain::named("plan.send");
 const TAGS: Domain = Domain::named("plan.tag");
 const BODIES: Domain = Domain::named("plan.body");
 const FAULTS: Domain = Domain::named("plan.fault");
+const FILE_SYSTEM: Domain = Domain::named("plan.file-system");
 const MEMBERS: Domain = Domain::named("plan.members");
 
 /// The seed of a run for which none was given.
@@ -55,6 +57,13 @@ impl Plan {
         for group in &mut scenario.producers {
             if matches!(group.load, Load::Drawn { .. }) {
                 group.load = Load::Planned(draw_sends(seeds.plan, group));
+            }
+        }
+        for group in &mut scenario.brokers {
+            if group.file_system == FileSystem::Any {
+                let names = &FileSystem::NAMES[1..];
+                let draw = seeds.plan.draw(FILE_SYSTEM, name_hash(&group.name), 0);
+                group.file_system = names[draw.below(names.len() as u64) as usize].1;
             }
         }
         draw_faults(seeds.plan, &mut scenario, 0);

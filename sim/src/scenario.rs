@@ -20,8 +20,10 @@ pub mod units;
 
 use std::{collections::BTreeMap, time::Duration};
 
+pub use fault::error_name;
 pub use fault::{
-    Back, ClockFault, Extreme, Fault, FaultKind, Gate, Lasting, Link, LinkFault, Members, Port, Shape, Survival, When,
+    Back, ClockFault, Extreme, Fault, FaultKind, FileSystem, Gate, Lasting, Link, LinkFault, Members, Port, Shape,
+    Survival, When,
 };
 pub use nemesis::Nemesis;
 pub use reader::{At, ScenarioError};
@@ -37,7 +39,7 @@ pub const CHECKERS: [&str; 7] = ["lost", "unread", "phantom", "dup-deliver", "or
 pub const ALWAYS: &str = "always";
 
 /// Counts that `at-least` may name: how often something happened that a scenario is about.
-pub const COUNTS: [&str; 28] = [
+pub const COUNTS: [&str; 32] = [
     "sent",
     "acked",
     "info",
@@ -56,6 +58,10 @@ pub const COUNTS: [&str; 28] = [
     "connections-reset",
     "connects-ignored",
     "clock-steps",
+    "read-errors",
+    "write-errors",
+    "flush-errors",
+    "short-writes",
     "dirty-pages-at-crash",
     "lost-pages",
     "torn-pages",
@@ -154,6 +160,8 @@ pub struct BrokerGroup {
     pub replicas: Vec<Role>,
     /// Capacity of the disk of each replica, in bytes.
     pub disk_bytes: u64,
+    /// What the file system of each replica promises.
+    pub file_system: FileSystem,
     /// Settings of each replica.
     pub config: Settings,
 }

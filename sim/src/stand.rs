@@ -8,6 +8,7 @@ use std::{
     future::Future,
     net::Ipv4Addr,
     ops::Range,
+    path::Path,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
@@ -16,7 +17,7 @@ use host::{Host, machine::BoxFuture};
 
 use crate::{
     clock::NodeClock,
-    disk::{CrashReport, Disk, DiskSettings, Durability, Survival, Timing},
+    disk::{CrashReport, Disk, DiskError, DiskSettings, Durability, Survival, Timing},
     net::{Impairment, ImpairmentId, ImpairmentKind, NetConfig},
     seed::{Seeds, name_hash},
     stand::node::Node,
@@ -121,6 +122,11 @@ pub trait Observer: Send + Sync {
     /// A `host::always!` does not hold. The run is about to end with [`Ended::Broken`].
     fn broken(&self, stand: &Stand, place: &Place, name: &'static str) {
         let _ = (stand, place, name);
+    }
+
+    /// A call on a file went wrong, as faults of the disk wanted it.
+    fn disk_failed(&self, stand: &Stand, place: &Place, error: DiskError, path: &Path) {
+        let _ = (stand, place, error, path);
     }
 
     /// A task panicked (or the process died of a signal); its node has been killed.

@@ -182,7 +182,8 @@ fn broken(run: &Finished) -> Option<Problem> {
     })
 }
 
-/// Panics, and processes that ended by themselves.
+/// Panics, and processes that ended by themselves. One whose disk had let a call go wrong may end: nobody can go on
+/// without his files.
 fn deaths(run: &Finished) -> Vec<Problem> {
     let name = |node: Option<(crate::history::NodeRef, u32)>| {
         node.map_or("the supervisor", |(node, _)| run.history.node(node))
@@ -190,6 +191,7 @@ fn deaths(run: &Finished) -> Vec<Problem> {
     let of_record = |(index, record): (usize, &crate::history::Record)| {
         let (about, what) = match &record.event {
             Event::Panic(task, message) => ("panic", format!("{} panicked in `{task}`: {message}", name(record.node))),
+            Event::NodeDown(Down::Exit, _) if run.history.failed_by_its_disk(record.node, index) => return None,
             Event::NodeDown(Down::Exit, why) => ("exit", format!("{} ended by itself: {why}", name(record.node))),
             Event::NodeDown(Down::StopKilled, _) => {
                 ("stop-killed", format!("{} did not stop when asked", name(record.node)))

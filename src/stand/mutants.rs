@@ -9,8 +9,13 @@ use super::{MutantsArguments, Problem, check_mutant, child, pool, read_scenario}
 use crate::output::say;
 
 /// All planted bugs. The scenario of each has its name, and says which checker must catch it within how many seeds.
-pub const MUTANTS: [&str; 4] =
-    ["ack-before-flush", "commit-before-processing", "flush-without-msync", "recovery-truncates-one-too-many"];
+pub const MUTANTS: [&str; 5] = [
+    "ack-before-flush",
+    "commit-before-processing",
+    "flush-without-msync",
+    "recovery-truncates-one-too-many",
+    "retry-flush-after-error",
+];
 
 /// Runs all planted bugs, and the same seeds without them, of which no checker may complain.
 pub fn mutants(arguments: &MutantsArguments) -> Result<Verdict, Problem> {

@@ -12,7 +12,7 @@ use host::{
     worker::{Stop, stopped},
 };
 use tokio::sync::{Notify, oneshot};
-use tracing::error;
+use tracing::{error, warn};
 
 use crate::{
     Durability, FlushDiskType, Flushed, StoreConfig, checkpoint::FlushedMark, commit_log::CommitLog, gate::Gate,
@@ -198,6 +198,9 @@ impl Flusher {
                 self.group.tell_flushed(flushed);
                 self.dispatch.notify_one();
                 self.checkpoint.notify_one();
+            }
+            Err(error) if host::mutant!("retry-flush-after-error") => {
+                warn!(error = &error as &dyn std::error::Error, "the commit log cannot be synced, the next sync may");
             }
             Err(error) => {
                 // The pages may be gone although they look clean: only a restart can tell (SF09).

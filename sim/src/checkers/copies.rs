@@ -2,7 +2,8 @@
 //!
 //! A broker that flushes before it acknowledges promises a durable copy; one that does not promises a copy in its page
 //! cache, which turns durable when the node flushes past the message. A power loss destroys cache copies that had not
-//! turned durable, a kill destroys nothing, and the deletion of a log file destroys what was in it.
+//! turned durable, and so does a flush of the log that fails; a kill destroys nothing, and the deletion of a log file
+//! destroys what was in it.
 
 use std::collections::BTreeMap;
 
@@ -38,8 +39,8 @@ struct Log {
     file_bytes: u64,
     /// Lives of the process, in order.
     lives: Vec<Life>,
-    /// Power losses: record, and up to where the log was durable then.
-    power_losses: Vec<(usize, u64)>,
+    /// Power losses and failed flushes of the log: record, and up to where the log was durable then.
+    cache_losses: Vec<(usize, u64)>,
     /// Recoveries: record, and the end of the log after it.
     recoveries: Vec<(usize, u64)>,
     /// Deleted files: record, and where the file began.
@@ -105,7 +106,7 @@ impl Logs {
     /// Whether the log of a node lost something lawfully between two records.
     pub fn cut_back_between(&self, node: NodeRef, from: usize, to: usize) -> bool {
         let Some(log) = self.nodes.get(&node) else { return false };
-        log.power_losses.iter().any(|(at, _)| (from..to).contains(at)) && !log.flushes_before_ack
+        log.cache_losses.iter().any(|(at, _)| (from..to).contains(at)) && !log.flushes_before_ack
     }
 }
 
@@ -119,7 +120,10 @@ impl Log {
                 }
             }
             Event::Flush(durable) => self.durable = self.durable.max(*durable),
-            Event::NodeDown(Down::PowerLoss, _) => self.power_losses.push((index, self.durable)),
+            Event::NodeDown(Down::PowerLoss, _) => self.cache_losses.push((index, self.durable)),
+            Event::DiskError("eio-flush", path) if path.starts_with("commitlog/") => {
+                self.cache_losses.push((index, self.durable));
+            }
             Event::Recover(end) => {
                 self.recoveries.push((index, *end));
                 self.durable = self.durable.min(*end);
@@ -148,7 +152,7 @@ impl Log {
     }
 
     fn copy_lost_after(&self, index: usize) -> Option<(usize, &'static str)> {
-        let crashes = self.power_losses.iter().filter(|_| !self.flushes_before_ack).map(|(at, _)| *at);
+        let crashes = self.cache_losses.iter().filter(|_| !self.flushes_before_ack).map(|(at, _)| *at);
         let crash = crashes.filter(|at| *at > index).min();
         let end = self.end_at(index);
         let files = self.deletions.iter().filter(|(at, start)| *at > index && start + self.file_bytes > end);
@@ -168,7 +172,7 @@ impl Log {
         let Some(born) = self.born(ok, phy) else { return Fate::Lost(vec![ok]) };
         let gone = self.recoveries.iter().find(|(index, end)| *index > born && *end <= phy);
         if let Some((recovery, _)) = gone {
-            let mut losses = self.power_losses.iter().filter(|(index, _)| (born..*recovery).contains(index));
+            let mut losses = self.cache_losses.iter().filter(|(index, _)| (born..*recovery).contains(index));
             let died = losses.clone().find(|(_, durable)| *durable <= phy).filter(|_| !self.flushes_before_ack);
             return match died {
                 Some((crash, _)) => Fate::LegallyLost([*crash, *recovery]),

@@ -74,6 +74,12 @@ fn counted(event: &Event) -> Vec<(&'static str, u64)> {
         Event::FaultBegin(_, "pause") => vec![("pauses", 1)],
         Event::FaultBegin(_, kind) if CUTS.contains(kind) => vec![("cuts", 1)],
         Event::FaultHit(_, what, count) => vec![(what, *count)],
+        Event::DiskError(kind, _) => match *kind {
+            "eio-read" => vec![("read-errors", 1)],
+            "eio-write" => vec![("write-errors", 1)],
+            "eio-flush" => vec![("flush-errors", 1)],
+            _ => vec![("short-writes", 1)],
+        },
         Event::Recover(_) => vec![("recoveries", 1)],
         Event::Truncate(_) => vec![("truncations", 1)],
         Event::Delete(_) => vec![("files-deleted", 1)],

@@ -273,10 +273,18 @@ impl<'a> Facts<'a> {
     }
 }
 
-/// The stretches in which faults froze nodes, held them at gates or took the space of their disks, by their begins.
+/// The stretches in which faults froze nodes, held them at gates, took the space of their disks or let calls on files
+/// fail, by their begins.
 fn hindered<'a>(scenario: &'a Scenario, history: &History) -> BTreeMap<&'a str, Vec<(u64, u64)>> {
     let hinders = |fault: &&Fault| {
-        matches!(fault.kind, FaultKind::Pause { .. } | FaultKind::Hold { .. } | FaultKind::DiskFill { .. })
+        matches!(
+            fault.kind,
+            FaultKind::Pause { .. }
+                | FaultKind::Hold { .. }
+                | FaultKind::DiskFill { .. }
+                | FaultKind::DiskStall { .. }
+                | FaultKind::DiskError { .. }
+        )
     };
     let hinderers = scenario.faults.iter().filter(hinders);
     let nodes: BTreeMap<&str, &str> =

@@ -113,7 +113,7 @@ impl Fate {
                 }
                 kept
             }
-            Durability::OrderedJournal => {
+            Durability::OrderedJournal | Durability::DelayedAlloc | Durability::RevertOnError => {
                 let count = match self.report.survival {
                     Survival::AllOld => 0,
                     Survival::AllNew => ops.len() as u64,
@@ -146,8 +146,10 @@ impl Fate {
     }
 
     /// Decides about the content of file `ino`, whose undo entries are all still due.
-    pub(super) fn content(&mut self, ino: u64, content: &mut Content) {
+    pub(super) fn content(&mut self, ino: u64, content: &mut Content, durability: Durability) {
         content.leave_region();
+        // The device never got what failed flushes were to write.
+        content.revert_all();
         let floor = content.lens.iter().map(|change| change.from.min(change.to)).min();
         let floor = floor.unwrap_or(content.durable_len).min(content.durable_len);
         let file = mix(self.entity, ino);
@@ -157,7 +159,10 @@ impl Fate {
             self.report.dirty_pages += 1;
             self.page(page, undo, content, &mut draws, &runs);
         }
-        let len = self.len(file, content);
+        let len = match content.lens.last() {
+            Some(last) if durability == Durability::DelayedAlloc => last.to,
+            _ => self.len(file, content),
+        };
         assert!(len >= floor, "a power loss may not shorten the flushed {floor} bytes of inode {ino} to {len}");
         self.report.changed_lengths += u64::from(len != content.len);
         content.drop_behind(len, None);
@@ -167,6 +172,7 @@ impl Fate {
         content.reserved = self.reserved(file, content).min(pages_of(len));
         content.durable_reserved = content.reserved;
         content.count_blocks();
+        content.evict();
     }
 
     /// Where runs of pages begin, with whether each survives.

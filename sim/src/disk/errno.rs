@@ -4,6 +4,7 @@ use std::io;
 
 pub(super) const NOT_PERMITTED: i32 = 1;
 pub(super) const NOT_FOUND: i32 = 2;
+pub(super) const IO: i32 = 5;
 pub(super) const BAD_HANDLE: i32 = 9;
 pub(super) const ACCESS: i32 = 13;
 pub(super) const EXISTS: i32 = 17;

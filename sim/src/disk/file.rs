@@ -3,6 +3,10 @@
 use std::{
     io,
     path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use bytes::Bytes;
@@ -12,7 +16,15 @@ use host::{
 };
 
 use super::{
-    State, device::Request, errno, handle::DiskHandle, journal::Ino, names::Body, page_set::pages_of, pages::PAGE_BYTES,
+    State,
+    device::Request,
+    errno,
+    faults::DiskError,
+    handle::{DiskHandle, Surroundings},
+    journal::Ino,
+    names::Body,
+    page_set::pages_of,
+    pages::PAGE_BYTES,
 };
 
 pub(super) struct SimFile {
@@ -22,16 +34,43 @@ pub(super) struct SimFile {
     write: bool,
     /// Its number among all open files of the disk, once it tried to take the lock.
     owner: std::sync::OnceLock<u64>,
+    /// How many failed flushes of the file it has told of.
+    told: Told,
+}
+
+/// How many failed flushes an open file has told of. Shared with its flushes under way.
+type Told = Arc<AtomicU64>;
+
+/// One that was opened now: earlier failures are none of its business.
+fn told_of_all(handle: &DiskHandle, ino: Ino) -> Told {
+    let errors = handle.with(|state| Ok(state.names.inode(ino).flush_errors));
+    // Of a life that has ended nobody asks any more.
+    Arc::new(AtomicU64::new(errors.unwrap_or(0)))
 }
 
 impl SimFile {
     /// `ino` has been opened for it.
     pub(super) fn new(handle: DiskHandle, ino: Ino, path: PathBuf, write: bool) -> SimFile {
-        SimFile { handle, ino, path, write, owner: std::sync::OnceLock::new() }
+        let told = told_of_all(&handle, ino);
+        SimFile { handle, ino, path, write, owner: std::sync::OnceLock::new(), told }
     }
 
     fn check_write(&self) -> io::Result<()> {
         if self.write { Ok(()) } else { Err(errno::error(errno::BAD_HANDLE)) }
+    }
+
+    /// Changes a length or blocks, once the device has had its time.
+    fn change<C>(&self, change: C) -> BoxFuture<io::Result<()>>
+    where
+        C: FnOnce(&mut State, &dyn Surroundings) -> io::Result<()> + Send + 'static,
+    {
+        let (handle, path) = (self.handle.clone(), self.path.clone());
+        let changed = self.handle.later(Request::Write { bytes: 0 }, change);
+        Box::pin(async move {
+            let changed = changed.await;
+            tell_if_failed(&handle, DiskError::Write, &path, &changed);
+            changed
+        })
     }
 }
 
@@ -41,7 +80,13 @@ impl RawFile for SimFile {
     }
 
     fn read_at(&self, buf: &mut [u8], at: u64) -> io::Result<usize> {
-        self.handle.with(|state| Ok(state.content(self.ino).read(buf, at)))
+        let now = self.handle.env().now();
+        let read = self.handle.with(|state| {
+            state.fetch((self.ino, &self.path), at, buf.len() as u64, now)?;
+            Ok(state.content(self.ino).read(buf, at))
+        });
+        tell_if_failed(&self.handle, DiskError::Read, &self.path, &read);
+        read
     }
 
     fn next_data(&self, at: u64) -> io::Result<Option<u64>> {
@@ -51,10 +96,24 @@ impl RawFile for SimFile {
     fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<usize> {
         self.check_write()?;
         let env = self.handle.env();
-        self.handle.with(|state| {
+        let mut short = false;
+        let written = self.handle.with(|state| {
+            if state.faults.hit(DiskError::Write, &self.path) {
+                return Err(errno::error(errno::IO));
+            }
+            let mut bytes = bytes;
+            if bytes.len() > 1 && state.faults.hit(DiskError::ShortWrite, &self.path) {
+                let count = state.faults.shortness(state.seq).within(1..=bytes.len() as u64 - 1);
+                (bytes, short) = (&bytes[..count as usize], true);
+            }
             state.names.inode_mut(self.ino).modified_ms = env.wall_ms();
-            state.write(self.ino, at, bytes, env.now())
-        })
+            state.write((self.ino, &self.path), at, bytes, env.now())
+        });
+        tell_if_failed(&self.handle, DiskError::Write, &self.path, &written);
+        if short && written.is_ok() {
+            env.failed(DiskError::ShortWrite, &self.path);
+        }
+        written
     }
 
     fn set_len(&self, len: u64) -> BoxFuture<io::Result<()>> {
@@ -62,8 +121,9 @@ impl RawFile for SimFile {
             // As Linux: EINVAL, not EBADF.
             return Box::pin(async { Err(errno::error(errno::INVALID)) });
         }
-        let ino = self.ino;
-        self.handle.later(Request::Write { bytes: 0 }, move |state, env| {
+        let (ino, path) = (self.ino, self.path.clone());
+        self.change(move |state, env| {
+            refuse_write(state, &path)?;
             let moment = state.moment(env.now());
             state.content_mut(ino).set_len(len, moment)?;
             state.names.inode_mut(ino).modified_ms = env.wall_ms();
@@ -76,8 +136,9 @@ impl RawFile for SimFile {
         if let Err(error) = self.check_write() {
             return Box::pin(async { Err(error) });
         }
-        let ino = self.ino;
-        self.handle.later(Request::Write { bytes: 0 }, move |state, env| {
+        let (ino, path) = (self.ino, self.path.clone());
+        self.change(move |state, env| {
+            refuse_write(state, &path)?;
             state.check_space(state.content(ino).reserve_cost(len))?;
             let moment = state.moment(env.now());
             state.content_mut(ino).reserve(len, moment)?;
@@ -88,7 +149,7 @@ impl RawFile for SimFile {
 
     fn sync(&self, _data_only: bool) -> BoxFuture<io::Result<()>> {
         // Times of files are durable at once here, so nothing tells the two kinds apart.
-        flush(self.handle.clone(), self.ino, 0, u64::MAX)
+        flush(self.handle.clone(), (self.ino, self.path.clone()), Arc::clone(&self.told), 0..u64::MAX)
     }
 
     fn try_lock(&self) -> io::Result<bool> {
@@ -107,13 +168,17 @@ impl RawFile for SimFile {
             return Box::pin(async { Err(errno::error(errno::ACCESS)) });
         }
         let (handle, ino, path) = (self.handle.clone(), self.ino, self.path.clone());
+        let now = self.handle.env().now();
         let mapped = self.handle.with(|state| {
+            state.content_mut(ino).revert(now);
             let region = state.content_mut(ino).map(len)?;
             state.names.open_handle(ino);
+            state.names.recharge(ino);
             Ok(region)
         });
+        let told = told_of_all(&handle, ino);
         let mapping =
-            mapped.map(|region| Box::new(SimMapping { handle, ino, path, region, len }) as Box<dyn RawMapping>);
+            mapped.map(|region| Box::new(SimMapping { handle, ino, path, region, len, told }) as Box<dyn RawMapping>);
         Box::pin(async { mapping })
     }
 }
@@ -140,9 +205,21 @@ struct SimMapping {
     /// Longer than the mapping, to leave the file room to grow.
     region: Region,
     len: u64,
+    /// How many failed flushes of the file it has told of.
+    told: Told,
 }
 
 impl SimMapping {
+    /// A read through the mapping: the process dies if the device cannot give what is not in the page cache.
+    fn fetch(&self, from: u64, to: u64) {
+        let env = self.handle.env();
+        let fetched = self.handle.with(|state| state.fetch((self.ino, &self.path), from, to - from, env.now()));
+        if is_io(&fetched) {
+            env.failed(DiskError::Read, &self.path);
+            env.die(&format!("SIGBUS: {} cannot be read at {from}..{to}", self.path.display()));
+        }
+    }
+
     fn check(&self, from: u64, to: u64) {
         assert!(from <= to && to <= self.len, "{from}..{to} outside 0..{}", self.len);
     }
@@ -165,8 +242,13 @@ impl RawMapping for SimMapping {
                 return Ok(0);
             }
             state.names.inode_mut(self.ino).modified_ms = env.wall_ms();
-            state.write(self.ino, at, bytes, env.now())
+            state.write((self.ino, &self.path), at, bytes, env.now())
         });
+        if is_io(&stored) {
+            env.failed(DiskError::Read, &self.path);
+            env.die(&format!("SIGBUS: {} cannot be read at {at}", self.path.display()));
+            return;
+        }
         match stored {
             Ok(count) if count == bytes.len() => {}
             Ok(_) if at < frozen => panic!("store to {at} below {frozen}, which readers hold"),
@@ -179,17 +261,20 @@ impl RawMapping for SimMapping {
 
     fn with(&self, from: u64, to: u64, look: &mut dyn FnMut(&[u8])) {
         self.check(from, to);
+        self.fetch(from, to);
         self.region.with(from, to, look);
     }
 
     fn slice(&self, from: u64, to: u64) -> Bytes {
         self.check(from, to);
+        self.fetch(from, to);
         self.region.slice(from, to)
     }
 
     fn sync(&self, from: u64, to: u64) -> BoxFuture<io::Result<()>> {
         self.check(from, to);
-        flush(self.handle.clone(), self.ino, from / PAGE_BYTES, pages_of(to))
+        let file = (self.ino, self.path.clone());
+        flush(self.handle.clone(), file, Arc::clone(&self.told), from / PAGE_BYTES..pages_of(to))
     }
 
     fn rewind(&self, keep: u64) -> BoxFuture<io::Result<Box<dyn RawMapping>>> {
@@ -244,8 +329,28 @@ impl Drop for OpenInode {
     }
 }
 
-/// Makes the pages `from..to` durable as they are when the future is first polled.
-fn flush(handle: DiskHandle, ino: Ino, from: u64, to: u64) -> BoxFuture<io::Result<()>> {
+fn is_io<T>(result: &io::Result<T>) -> bool {
+    result.as_ref().is_err_and(|error| error.raw_os_error() == Some(errno::IO))
+}
+
+fn tell_if_failed<T>(handle: &DiskHandle, error: DiskError, path: &Path, result: &io::Result<T>) {
+    if is_io(result) {
+        handle.env().failed(error, path);
+    }
+}
+
+/// Fails what changes a length or blocks, if faults want it.
+fn refuse_write(state: &mut State, path: &Path) -> io::Result<()> {
+    if state.faults.hit(DiskError::Write, path) { Err(errno::error(errno::IO)) } else { Ok(()) }
+}
+
+/// Makes pages durable as they are when the future is first polled.
+fn flush(
+    handle: DiskHandle,
+    (ino, path): (Ino, PathBuf),
+    told: Told,
+    pages: std::ops::Range<u64>,
+) -> BoxFuture<io::Result<()>> {
     let held = OpenInode::new(&handle, ino);
     Box::pin(async move {
         let held = held?;
@@ -254,13 +359,14 @@ fn flush(handle: DiskHandle, ino: Ino, from: u64, to: u64) -> BoxFuture<io::Resu
             let start = state.seq;
             let content = state.content_mut(ino);
             content.begin_flush(start);
-            let bytes = content.dirty(from, to, now) * PAGE_BYTES;
+            let bytes = content.dirty(pages.start, pages.end, now) * PAGE_BYTES;
             Ok((Flight { handle: &handle, ino, start: Some(start) }, bytes))
         })?;
         handle.wait(Request::Flush { bytes }).await?;
-        flight.land(from, to)?;
+        let landed = flight.land(&path, &told, pages);
+        tell_if_failed(&handle, DiskError::Flush, &path, &landed);
         drop(held);
-        Ok(())
+        landed
     })
 }
 
@@ -272,10 +378,21 @@ struct Flight<'a> {
 }
 
 impl Flight<'_> {
-    fn land(mut self, from: u64, to: u64) -> io::Result<()> {
+    /// # Errors
+    /// This flush failed, or one that the open file has not told of.
+    fn land(mut self, path: &Path, told: &AtomicU64, pages: std::ops::Range<u64>) -> io::Result<()> {
+        let now = self.handle.env().now();
         self.handle.with(|state| {
             if let Some(start) = self.start.take() {
-                state.end_flush(self.ino, start, from..to);
+                if state.faults.hit(DiskError::Flush, path) {
+                    state.fail_flush(self.ino, start, pages, now);
+                } else {
+                    state.end_flush(self.ino, start, pages);
+                }
+            }
+            let errors = state.names.inode(self.ino).flush_errors;
+            if told.swap(errors, Ordering::Relaxed) < errors {
+                return Err(errno::error(errno::IO));
             }
             Ok(())
         })
@@ -312,7 +429,8 @@ impl Rewind {
         let beside = PathBuf::from(beside);
         let (ino, region) = self.handle.with(|state| self.prepare(state, &beside))?;
         let (handle, len) = (self.handle.clone(), self.len);
-        let mapping = SimMapping { handle, ino, path: self.path.clone(), region, len };
+        let told = told_of_all(&handle, ino);
+        let mapping = SimMapping { handle, ino, path: self.path.clone(), region, len, told };
         mapping.sync(0, len).await?;
         let renamed = self.handle.with(|state| {
             let (from, to) = (state.names.place(&beside)?, state.names.place(&self.path)?);
@@ -328,6 +446,7 @@ impl Rewind {
     fn prepare(&self, state: &mut State, beside: &Path) -> io::Result<(Ino, Region)> {
         let (dir, name) = state.names.place(beside)?;
         state.check_space(pages_of(self.len))?;
+        state.fetch((self.old, &self.path), 0, self.keep, self.handle.env().now())?;
         let mut kept = vec![0; usize::try_from(self.keep).map_err(io::Error::other)?];
         state.content(self.old).read(&mut kept, 0);
         let mut content = Box::new(state.new_content());

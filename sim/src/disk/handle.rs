@@ -15,6 +15,7 @@ use super::{
     Disk, State,
     device::Request,
     errno,
+    faults::DiskError,
     file::SimFile,
     journal::Ino,
     names::{self, Body, Dir},
@@ -30,6 +31,11 @@ pub trait Surroundings: Send + Sync {
 
     /// The node's wall clock, in milliseconds since 1970: stamps changes of files.
     fn wall_ms(&self) -> i64;
+
+    /// A call on a file went wrong, as faults of the disk wanted it.
+    fn failed(&self, error: DiskError, path: &Path) {
+        let _ = (error, path);
+    }
 
     /// The process touched memory that the device cannot back (SIGBUS): stop the node, as a panic would. Called inside
     /// a poll of one of its tasks, with nothing locked.

@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     io,
-    path::{Component, Path},
+    path::{Component, Path, PathBuf},
 };
 
 use host::fs::DirEntry;
@@ -44,6 +44,8 @@ pub(super) struct Inode {
     pub modified_ms: i64,
     /// The open file that holds its lock.
     pub lock: Option<u64>,
+    /// Flushes that failed. Each open file tells of those it has not told of, once.
+    pub flush_errors: u64,
     /// What it counts for on the device: blocks, dirty pages.
     charged: (u64, u64),
 }
@@ -59,6 +61,7 @@ impl Inode {
             placed: false,
             modified_ms,
             lock: None,
+            flush_errors: 0,
             charged: (0, 0),
         }
     }
@@ -111,6 +114,19 @@ impl Names {
 
     pub(super) fn inos(&self) -> Vec<Ino> {
         self.inodes.keys().copied().collect()
+    }
+
+    /// All files that have a name, by their paths.
+    pub(super) fn files(&self) -> Vec<(PathBuf, Ino)> {
+        let (mut files, mut open) = (Vec::new(), vec![(PathBuf::from("/"), ROOT)]);
+        while let Some((path, ino)) = open.pop() {
+            match &self.inodes[&ino].body {
+                Body::Dir(dir) => open.extend(dir.entries.iter().map(|(name, child)| (path.join(name), *child))),
+                Body::File(_) => files.push((path, ino)),
+            }
+        }
+        files.sort();
+        files
     }
 
     pub(super) fn dir(&self, ino: Ino) -> io::Result<&Dir> {
@@ -289,7 +305,7 @@ impl Names {
         let due = self.journal.iter().take_while(|op| op.seq <= start).count();
         let flushed = match durability {
             Durability::Strict => journal::flushed_by(&self.journal[..due], dir, |ino| self.is_placed(ino)),
-            Durability::OrderedJournal => (0..due).collect(),
+            Durability::OrderedJournal | Durability::DelayedAlloc | Durability::RevertOnError => (0..due).collect(),
         };
         self.commit(&flushed);
     }

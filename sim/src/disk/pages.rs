@@ -65,6 +65,15 @@ pub(super) struct Undo {
     versions: Vec<(u64, Image)>,
 }
 
+/// What a flush could not write.
+#[derive(Debug)]
+struct Lost {
+    /// What the device holds.
+    durable: Image,
+    /// From this moment on the page cache has let go of the page, if it can.
+    evicted_at: u64,
+}
+
 /// A change of the length that is not durable.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LenChange {
@@ -102,6 +111,10 @@ pub(super) struct Content {
     pages: BTreeMap<u64, Box<Page>>,
     body: Option<Body>,
     pub undo: BTreeMap<u64, Undo>,
+    /// Clean pages whose content the device does not have.
+    lost: BTreeMap<u64, Lost>,
+    /// Pages that are on the device only.
+    evicted: PageSet,
     /// The starts of flushes under way.
     flights: Vec<u64>,
     blocks: u64,
@@ -120,6 +133,8 @@ impl Content {
             pages: BTreeMap::new(),
             body: None,
             undo: BTreeMap::new(),
+            lost: BTreeMap::new(),
+            evicted: PageSet::default(),
             flights: Vec::new(),
             blocks: 0,
             writeback,
@@ -171,6 +186,58 @@ impl Content {
             copy.copy_from_slice(bytes);
             Image::Bytes(copy)
         })
+    }
+
+    // ---- the page cache ----
+
+    /// Whether nothing of a range has to be read from the device.
+    pub(super) fn is_cached(&self, at: u64, count: u64) -> bool {
+        let end = at.saturating_add(count).min(self.len);
+        at >= end || self.evicted.count(at / PAGE_BYTES, pages_of(end)) == 0
+    }
+
+    /// A range was read from the device.
+    pub(super) fn cache(&mut self, at: u64, count: u64) {
+        let end = at.saturating_add(count).min(self.len);
+        let read: Vec<u64> = self.evicted.iter_from(at / PAGE_BYTES).take_while(|page| *page < pages_of(end)).collect();
+        read.into_iter().for_each(|page| self.evicted.remove(page));
+    }
+
+    /// The page cache lets go of every clean page.
+    pub(super) fn evict(&mut self) {
+        if self.body.as_ref().is_none_or(|body| body.mappings == 0) {
+            self.revert_all();
+        }
+        let clean: Vec<u64> = self
+            .written
+            .iter_from(0)
+            .filter(|page| !self.undo.contains_key(page) && !self.lost.contains_key(page))
+            .collect();
+        clean.into_iter().for_each(|page| self.evicted.insert(page));
+    }
+
+    /// Brings back what the device holds where a failed flush could not write and the page cache has let go of what was
+    /// to be written. Pages that are mapped stay: readers may hold them. True if anything changed.
+    pub(super) fn revert(&mut self, now: u64) -> bool {
+        let is_due = self.lost.values().any(|lost| lost.evicted_at <= now);
+        if !is_due || self.body.as_ref().is_some_and(|body| body.mappings > 0) {
+            return false;
+        }
+        self.leave_region();
+        let due: Vec<u64> =
+            self.lost.iter().filter(|(_, lost)| lost.evicted_at <= now).map(|(page, _)| *page).collect();
+        for page in due {
+            let lost = self.lost.remove(&page).expect("found above");
+            self.replace(page, lost.durable);
+        }
+        self.count_blocks();
+        true
+    }
+
+    /// The same for all of them, at once.
+    pub(super) fn revert_all(&mut self) {
+        self.lost.values_mut().for_each(|lost| lost.evicted_at = 0);
+        self.revert(0);
     }
 
     // ---- writing ----
@@ -236,7 +303,7 @@ impl Content {
             undo.last = seq;
             return;
         }
-        let durable = self.image(page);
+        let durable = self.lost.remove(&page).map_or_else(|| self.image(page), |lost| lost.durable);
         let due = now.saturating_add(self.writeback.page_delay());
         self.undo.insert(page, Undo { durable, first: seq, last: seq, due, versions: Vec::new() });
     }
@@ -246,6 +313,7 @@ impl Content {
             self.blocks += 1;
         }
         self.written.insert(page);
+        self.evicted.remove(page);
         match &self.body {
             Some(body) if page < pages_of(body.region.len()) => {
                 body.region.write(page * PAGE_BYTES + inside as u64, bytes);
@@ -263,6 +331,7 @@ impl Content {
         match image {
             Image::Zeros => {
                 self.written.remove(page);
+                self.evicted.remove(page);
                 self.pages.remove(&page);
             }
             Image::Bytes(content) => {
@@ -450,6 +519,19 @@ impl Content {
         promised.len() as u64
     }
 
+    /// A flush of pages that began at `start` failed. They keep their content in the page cache until `evicted_at`, and
+    /// count as clean; those that were changed meanwhile are still dirty.
+    pub(super) fn fail_flush(&mut self, start: u64, pages: std::ops::Range<u64>, evicted_at: u64) {
+        let failed: Vec<u64> =
+            self.undo.range(pages).filter(|(_, undo)| undo.last <= start).map(|(&page, _)| page).collect();
+        for page in failed {
+            let undo = self.undo.remove(&page).expect("found above");
+            let evicted_at = evicted_at.min(undo.due);
+            self.lost.insert(page, Lost { durable: undo.durable, evicted_at });
+        }
+        self.cancel_flush(start);
+    }
+
     /// A flush ended without a promise.
     pub(super) fn cancel_flush(&mut self, start: u64) {
         if let Some(index) = self.flights.iter().position(|&flight| flight == start) {
@@ -498,9 +580,13 @@ impl Content {
         let mut bytes = vec![0; usize::try_from(self.durable_len).expect("a file fits into memory")];
         let len = bytes.len();
         each_page(0, len, |page, _, range| match self.undo.get(&page) {
-            Some(undo) => {
+            Some(Undo { durable, .. }) => {
                 let count = range.len();
-                bytes[range].copy_from_slice(&undo.durable.bytes()[..count]);
+                bytes[range].copy_from_slice(&durable.bytes()[..count]);
+            }
+            None if self.lost.contains_key(&page) => {
+                let count = range.len();
+                bytes[range].copy_from_slice(&self.lost[&page].durable.bytes()[..count]);
             }
             None => self.with_page(page, |content| {
                 let count = range.len();

@@ -20,7 +20,10 @@ use host::{
     machine::{BoxFuture, RawFile},
 };
 
-use super::{CrashReport, Disk, DiskHandle, DiskSettings, Durability, Surroundings, Survival, Timing};
+use super::{
+    CrashReport, Disk, DiskError, DiskFault, DiskHandle, DiskSettings, Durability, Hits, Surroundings, Survival,
+    Timing, errno,
+};
 use crate::seed::Seed;
 
 const PAGE: usize = 4096;
@@ -415,6 +418,147 @@ fn a_replaced_device_is_empty() {
     bench.disk.replace();
     assert_eq!(bench.disk.image().files().count(), 0);
     assert!(run(bench.handle.metadata("/".into())).is_err(), "the old life is cut off");
+}
+
+/// Lets calls on all files go wrong.
+fn fail(bench: &Bench, error: DiskError, hits: Hits) {
+    bench.disk.add_fault(1, DiskFault { path: "*".to_owned(), error, hits });
+}
+
+const ALWAYS: Hits = Hits::Chance(1_000_000);
+
+fn is_io(result: io::Result<impl Sized>) -> bool {
+    result.is_err_and(|error| error.raw_os_error() == Some(errno::IO))
+}
+
+#[test]
+fn a_flush_that_failed_leaves_pages_that_look_clean_and_are_gone_after_a_crash() {
+    let mut bench = bench();
+    let file = bench.durable("/log", b"old old old");
+    file.write_at(b"new", 0).unwrap();
+    fail(&bench, DiskError::Flush, Hits::Nth(1));
+    assert!(is_io(run(file.sync(false))));
+    assert_eq!(bench.read("/log").unwrap(), b"new old old", "the page cache has it still");
+    let flushed = bench.disk.counters().pages_flushed;
+    run(file.sync(false)).unwrap();
+    assert_eq!(bench.disk.counters().pages_flushed, flushed, "the next flush finds nothing to write");
+    assert_eq!(bench.disk.durable_image(bench.clock.now()).read("/log").unwrap(), b"old old old");
+    bench.crash(1, Some(Survival::AllNew));
+    assert_eq!(bench.read("/log").unwrap(), b"old old old");
+}
+
+#[test]
+fn what_is_written_again_after_a_failed_flush_becomes_durable() {
+    let mut bench = bench();
+    let file = bench.durable("/log", b"old old old");
+    file.write_at(b"new", 0).unwrap();
+    fail(&bench, DiskError::Flush, Hits::Nth(1));
+    assert!(is_io(run(file.sync(false))));
+    file.write_at(b"n", 0).unwrap();
+    run(file.sync(false)).unwrap();
+    bench.crash(1, Some(Survival::AllOld));
+    assert_eq!(bench.read("/log").unwrap(), b"new old old");
+}
+
+#[test]
+fn each_open_file_tells_of_a_failed_flush_once_and_one_opened_later_never() {
+    let bench = bench();
+    let (one, other) = (bench.durable("/log", b"old"), bench.open("/log", OpenOptions::WRITE).unwrap());
+    one.write_at(b"new", 0).unwrap();
+    fail(&bench, DiskError::Flush, Hits::Nth(1));
+    assert!(is_io(run(one.sync(false))));
+    let late = bench.open("/log", OpenOptions::WRITE).unwrap();
+    run(late.sync(false)).unwrap();
+    run(one.sync(false)).unwrap();
+    assert!(is_io(run(other.sync(false))));
+    run(other.sync(false)).unwrap();
+}
+
+#[test]
+fn what_failed_to_be_written_goes_back_when_the_page_cache_lets_go_of_it() {
+    let old = |durability, wait: u64| {
+        let bench = bench_with(|settings| settings.durability = durability);
+        let file = bench.durable("/log", b"old");
+        file.write_at(b"new", 0).unwrap();
+        fail(&bench, DiskError::Flush, Hits::Nth(1));
+        assert!(is_io(run(file.sync(false))));
+        bench.clock.now.fetch_add(wait * 1_000_000_000, Ordering::Relaxed);
+        let mut bytes = [0; 3];
+        file.read_at(&mut bytes, 0).unwrap();
+        &bytes == b"old"
+    };
+    assert!(!old(Durability::Strict, 1));
+    assert!(old(Durability::Strict, 31), "write-back would have written it within 30 s");
+    assert!(old(Durability::RevertOnError, 0));
+}
+
+#[test]
+fn what_a_mapping_shows_stays_although_its_flush_failed() {
+    let bench = bench_with(|settings| settings.durability = Durability::RevertOnError);
+    let file = bench.durable("/log", &[7; PAGE]);
+    let mapping = run(file.map(PAGE as u64)).unwrap();
+    mapping.write(100, b"new");
+    let held = mapping.slice(0, 103);
+    fail(&bench, DiskError::Flush, Hits::Nth(1));
+    assert!(is_io(run(mapping.sync(0, 103))));
+    assert_eq!((&held[100..], &mapping.slice(100, 103)[..]), (&b"new"[..], &b"new"[..]));
+    drop(mapping);
+    let again = run(bench.open("/log", OpenOptions::WRITE).unwrap().map(PAGE as u64)).unwrap();
+    assert_eq!((&held[100..], &again.slice(100, 103)[..]), (&b"new"[..], &[7; 3][..]));
+}
+
+#[test]
+fn a_read_fails_only_if_the_device_is_asked() {
+    let mut bench = bench();
+    let file = bench.durable("/log", &[7; PAGE]);
+    let mut byte = [0];
+    bench.crash(1, None);
+    fail(&bench, DiskError::Read, ALWAYS);
+    assert!(file.read_at(&mut byte, 0).is_err(), "of a life that ended");
+    let file = bench.open("/log", OpenOptions::WRITE).unwrap();
+    assert!(is_io(file.read_at(&mut byte, 0)));
+    assert!(is_io(file.write_at(b"x", 5)), "the rest of the page would be read first");
+    let mapping = run(file.map(PAGE as u64)).unwrap();
+    drop(mapping.slice(0, 1));
+    assert_eq!(bench.clock.deaths.lock().unwrap().len(), 1, "through a mapping it kills");
+    bench.disk.remove_fault(1);
+    assert_eq!((file.read_at(&mut byte, 0).unwrap(), byte), (1, [7]));
+    // It is in the page cache now, until something makes room there.
+    bench.disk.add_fault(2, DiskFault { path: "/other".to_owned(), error: DiskError::Read, hits: ALWAYS });
+    file.read_at(&mut byte, 0).unwrap();
+    fail(&bench, DiskError::Read, Hits::Nth(2));
+    file.read_at(&mut byte, 0).unwrap();
+    fail(&bench, DiskError::Read, Hits::Nth(1));
+    assert!(is_io(file.read_at(&mut byte, 0)), "a fault begins with an empty cache");
+}
+
+#[test]
+fn writes_fail_without_a_trace_or_are_short() {
+    let bench = bench();
+    let file = bench.create("/log", b"0123456789");
+    fail(&bench, DiskError::Write, ALWAYS);
+    assert!(is_io(file.write_at(b"x", 0)) && is_io(run(file.set_len(3))) && is_io(run(file.allocate(PAGE as u64))));
+    assert_eq!(bench.read("/log").unwrap(), b"0123456789");
+    bench.disk.remove_fault(1);
+    fail(&bench, DiskError::ShortWrite, ALWAYS);
+    let mut lengths = std::collections::BTreeSet::new();
+    for _ in 0..200 {
+        let count = file.write_at(b"abcdefgh", 0).unwrap();
+        assert_eq!(bench.read("/log").unwrap()[..count], b"abcdefgh"[..count]);
+        lengths.insert(count);
+    }
+    assert_eq!(lengths.into_iter().collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6, 7]);
+}
+
+#[test]
+fn delayed_allocation_keeps_the_length_and_may_lose_what_is_inside() {
+    let mut bench = bench_with(|settings| settings.durability = Durability::DelayedAlloc);
+    let file = bench.durable("/log", b"kept");
+    file.write_at(&[7; 2 * PAGE], PAGE as u64).unwrap();
+    bench.crash(1, Some(Survival::AllOld));
+    let mut expected = vec![0; 3 * PAGE];
+    expected[..4].copy_from_slice(b"kept");
+    assert_eq!(bench.read("/log").unwrap(), expected);
 }
 
 #[test]

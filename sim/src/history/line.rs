@@ -59,6 +59,7 @@ fn fill<'a>(history: &History, event: &'a Event, line: Line<'a>) -> Line<'a> {
         Event::FaultBegin(id, kind) => Line { f: Some(id), v: Some((*kind).to_owned()), ..line },
         Event::FaultHit(id, kind, count) => Line { f: Some(id), v: Some(format!("{kind} {count}")), ..line },
         Event::FaultEnd(id) => Line { f: Some(id), ..line },
+        Event::DiskError(kind, path) => Line { v: Some(format!("{kind} {path}")), ..line },
         Event::SendInvoke(message, look) => Line { m: Some(message.to_string()), v: Some(look.to_string()), ..line },
         Event::SendOk(message, at, o, x) => {
             Line { m: Some(message.to_string()), q: queue(*at), o: offset(*o), x: *x, ..line }

@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use crate::{
+    disk::{DiskError, Hits},
     scenario::{
         Back, ClockFault, ConsumerGroup, Extreme, Fault, FaultKind, Kind, Link, LinkFault, Members, Nemesis,
         ProducerGroup, Scenario, Shape, When, units::Span,
@@ -60,6 +61,8 @@ enum Guard {
     Down,
     /// As `Down`, and only if the claim names this kind.
     DownClaimed,
+    /// Only if the claim names this kind.
+    Claimed,
 }
 
 /// All families. One line each; the rates are those of `spec/simulation.md` 5.1.
@@ -108,9 +111,19 @@ pub const FAMILIES: &[Family] = &[
         node: at.node(),
         factor: at.number(2, 200),
     }),
+    family("disk-stall", 4_000, Aim::Brokers, Guard::Free, (100, 20_000), |at| FaultKind::DiskStall {
+        node: at.node(),
+    }),
+    family("eio-read", 4_000, Aim::Brokers, Guard::Claimed, (500, 30_000), |at| at.disk_error(DiskError::Read)),
+    family("eio-write", 4_000, Aim::Brokers, Guard::Claimed, (500, 30_000), |at| at.disk_error(DiskError::Write)),
+    family("eio-flush", 4_000, Aim::Brokers, Guard::Claimed, (500, 30_000), |at| at.disk_error(DiskError::Flush)),
+    family("short-write", 4_000, Aim::Brokers, Guard::Claimed, (500, 30_000), |at| {
+        at.disk_error(DiskError::ShortWrite)
+    }),
     family("disk-fill", 1_000, Aim::Brokers, Guard::Free, (2_000, 30_000), |at| FaultKind::DiskFill {
         node: at.node(),
         percent: at.percent(60, 100),
+        ramp: Duration::ZERO,
     }),
     family("skew", 2_000, Aim::Servers, Guard::Free, (1_000, 60_000), |at| FaultKind::Clock {
         node: at.node(),
@@ -189,6 +202,15 @@ impl Target<'_> {
         self.nodes[self.draws.at(self.next).below(self.nodes.len() as u64) as usize].clone()
     }
 
+    fn disk_error(&mut self, error: DiskError) -> FaultKind {
+        const PATHS: [&str; 4] = ["*", "commitlog/*", "consumequeue/*", "config/*"];
+        let (once, nth, ppm) = (self.chance(500_000), self.number(1, 30), self.number(10_000, 1_000_000));
+        self.next += 1;
+        let path = PATHS[self.draws.at(self.next).below(PATHS.len() as u64) as usize].to_owned();
+        let hits = if once { Hits::Nth(nth) } else { Hits::Chance(ppm) };
+        FaultKind::DiskError { node: self.node(), path, error, hits }
+    }
+
     fn clock(&mut self, what: ClockFault) -> FaultKind {
         let back = if self.chance(500_000) { Back::Slew } else { Back::Step };
         FaultKind::Clock { node: self.node(), what, back }
@@ -235,7 +257,7 @@ pub(super) fn add(scenario: &mut Scenario, nemesis: &Nemesis, seed: Seed) {
     drawn.extend(dead.into_iter().map(|fault| (Guard::Free, fault)));
     drawn.sort_by(|(_, one), (_, other)| (start(one), &one.id).cmp(&(start(other), &other.id)));
     for (guard, fault) in drawn {
-        if guard != Guard::Free {
+        if matches!(guard, Guard::Down | Guard::DownClaimed) {
             let Some(window) = Window::of(scenario, &fault).filter(|window| window.fits(scenario, nemesis, &windows))
             else {
                 continue;
@@ -252,7 +274,8 @@ fn of_family(scenario: &Scenario, nemesis: &Nemesis, family: &Family, seed: Seed
     let range = nemesis.rates.get(family.name).copied().unwrap_or(default);
     let claimed = scenario.claim.iter().any(|claim| claim.kind == family.name);
     let nodes = targets(scenario, nemesis, family.aim);
-    let allowed = !nodes.is_empty() && (family.guard != Guard::DownClaimed || claimed);
+    let needs_claim = matches!(family.guard, Guard::DownClaimed | Guard::Claimed);
+    let allowed = !nodes.is_empty() && (claimed || !needs_claim);
     let Some(per_minute) = rate(seed, family.name, range).filter(|_| allowed) else { return Vec::new() };
     let mean_gap = 60_000_000_000_000 / per_minute;
     let groups = groups(scenario);

@@ -19,7 +19,7 @@ use crate::{
     net::ImpairmentId,
     plan::Plan,
     points::POLL,
-    scenario::{BrokerGroup, Fault, Kind, Port, Role, Settings, Survival, When},
+    scenario::{BrokerGroup, Fault, FileSystem, Kind, Port, Role, Settings, Survival, When},
     stand::{NodeId, NodeSpec, NodeStatus, Stand, StopSignal, Stopped},
     workload,
 };
@@ -31,7 +31,7 @@ pub(crate) const PROBE: &str = "probe/0";
 const STOP_GRACE: Duration = Duration::from_secs(30);
 
 /// Where a broker keeps its store on its disk.
-const STORE_PATH: &str = "/store";
+pub(crate) const STORE_PATH: &str = "/store";
 
 /// What part of a run it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -71,6 +71,9 @@ pub(crate) struct State {
     pub down_by: BTreeMap<String, u32>,
     /// Nodes that are being stopped: their exit is no news.
     pub stopping: BTreeSet<String>,
+    /// Nodes whose disk failed a write or a flush in their present life. They may refuse writes until they are
+    /// restarted.
+    pub ailing: BTreeSet<String>,
     /// The life of each node, from 1.
     pub lives: BTreeMap<String, u32>,
     /// Faults in effect, by their number in the plan.
@@ -112,13 +115,18 @@ impl Cluster {
             let number = of_kind.entry(kind).or_default();
             *number += 1;
             let [high, low] = number.to_be_bytes();
-            let disk_bytes = plan.scenario.broker(group_of(&name)).map_or(64 << 20, |group| group.disk_bytes);
+            let group = plan.scenario.broker(group_of(&name));
+            let disk_bytes = group.map_or(64 << 20, |group| group.disk_bytes);
+            let durability = match group.map(|group| group.file_system) {
+                Some(FileSystem::Is(durability)) => durability,
+                Some(FileSystem::Any) | None => Durability::Strict,
+            };
             let spec = NodeSpec {
                 name: name.clone(),
                 // 10.<kind>.x.y, where neither 10.k.0.0 nor a last byte of 0 or 255 can arise below 200 nodes a kind.
                 ip: Ipv4Addr::new(10, kind as u8, high, low),
                 disk_bytes,
-                durability: Durability::Strict,
+                durability,
                 timing: Timing::Ssd,
             };
             let id = stand.add_node(spec).map_err(|error| error.to_string())?;
@@ -238,6 +246,7 @@ impl Cluster {
         {
             let mut state = self.state();
             *state.lives.entry(node.to_owned()).or_default() += 1;
+            state.ailing.remove(node);
             // Sends of an earlier life ended with it.
             state.sending.remove(node);
         }

@@ -1,19 +1,21 @@
 //! Faults: from the plan onto the stand, and off again.
 
 mod clocks;
+mod disks;
 mod network;
 mod partition;
 
 use std::{sync::Arc, time::Duration};
 
 use crate::{
+    disk::DiskFault,
     history::Event,
     scenario::{ClockFault, Fault, FaultKind, Lasting, When},
     seed::name_hash,
 };
 
 use super::{
-    cluster::{Cluster, InEffect, Phase},
+    cluster::{Cluster, InEffect, Phase, STORE_PATH},
     triggers,
 };
 
@@ -76,11 +78,25 @@ pub(super) fn heal(cluster: &Arc<Cluster>) {
     }
     cluster.stand.lift_all();
     cluster.stand.set_buggify(false);
+    restart_ailing(cluster);
     for id in cluster.stand.nodes() {
         cluster.stand.resume(id);
         if cluster.stand.wall_ms(id).abs_diff(cluster.stand.true_wall_ms()) > HEALED_SKEW_MS {
             cluster.stand.set_skew(id, 0);
         }
+    }
+}
+
+/// Restarts whoever may refuse writes since his disk failed, as an operator would.
+fn restart_ailing(cluster: &Arc<Cluster>) {
+    let ailing = std::mem::take(&mut cluster.state().ailing);
+    for node in ailing.into_iter().filter(|node| cluster.is_up(node)) {
+        cluster.hold_down(&node);
+        let cluster = Arc::clone(cluster);
+        cluster.stand.clone().spawn(async move {
+            cluster.stop(&node).await;
+            cluster.let_up(&node);
+        });
     }
 }
 
@@ -100,7 +116,21 @@ fn apply(cluster: &Arc<Cluster>, number: usize, fault: &Fault) {
             cluster.power_loss(node, *style, name_hash(&fault.id));
         }
         FaultKind::Pause { node } => cluster.stand.pause(cluster.id(node)),
-        FaultKind::DiskFill { node, percent } => cluster.stand.disk(cluster.id(node)).fill_percent(*percent),
+        FaultKind::DiskFill { node, percent, ramp } => {
+            let (cluster, disk) = (Arc::clone(cluster), cluster.stand.disk(cluster.id(node)));
+            disks::fill(&cluster.stand.clone(), disk, *percent, *ramp, move || cluster.is_in_effect(number));
+        }
+        FaultKind::DiskStall { node } => {
+            let end = fault
+                .lasts
+                .map_or(cluster.state().base + cluster.plan.scenario.active, |lasts| cluster.stand.now() + lasts.least);
+            cluster.stand.disk(cluster.id(node)).stall(u64::try_from(end.as_nanos()).unwrap_or(u64::MAX));
+        }
+        FaultKind::DiskError { node, path, error, hits } => {
+            let path = format!("{STORE_PATH}/{path}");
+            let wrong = DiskFault { path, error: *error, hits: *hits };
+            cluster.stand.disk(cluster.id(node)).add_fault(name_hash(&fault.id), wrong);
+        }
         FaultKind::DiskSlow { node, factor } => cluster.stand.disk(cluster.id(node)).slow(*factor),
         FaultKind::Clock { node, what, .. } => {
             clocks::begin(&cluster.stand, cluster.id(node), *what);
@@ -151,6 +181,10 @@ pub(super) fn end_fault(cluster: &Arc<Cluster>, number: usize) {
         FaultKind::Pause { node } => cluster.stand.resume(cluster.id(node)),
         FaultKind::DiskFill { node, .. } => cluster.stand.disk(cluster.id(node)).fill_percent(HEALED_FILL_PERCENT),
         FaultKind::DiskSlow { node, .. } => cluster.stand.disk(cluster.id(node)).slow(1),
+        FaultKind::DiskStall { node } => cluster.stand.disk(cluster.id(node)).stall(0),
+        FaultKind::DiskError { node, .. } => {
+            cluster.stand.disk(cluster.id(node)).remove_fault(name_hash(&fault.id));
+        }
         FaultKind::Clock { node, what, back } => clocks::end(&cluster.stand, cluster.id(node), *what, *back),
         FaultKind::Hold { .. } => triggers::open(cluster, number),
         FaultKind::Cut { .. }

@@ -1,19 +1,31 @@
 //! Turns what the stand tells into records, and into faults that wait for a point.
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    path::Path,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use host::machine::BoxFuture;
 
 use crate::{
-    history::{Down, Event, Recorder},
+    disk::DiskError,
+    history::{Down, Event, NodeRef, Recorder},
     points::POLL,
+    scenario::error_name,
     stand::{NodeStatus, Observer, Place, Stand},
 };
 
 use super::{
-    cluster::{Cluster, PROBE},
+    cluster::{Cluster, PROBE, STORE_PATH},
     triggers,
 };
+
+/// What the stand gives as the task of a process that died of a signal.
+const SIGNALLED: &str = "process";
+
+/// How long a process stays down that its disk has brought down.
+const RESTART_AFTER: Duration = Duration::from_secs(5);
 
 /// Listens to one run.
 pub(super) struct Watch {
@@ -25,6 +37,27 @@ pub(super) struct Watch {
 impl Watch {
     pub fn new(recorder: Arc<Recorder>) -> Watch {
         Watch { recorder, cluster: OnceLock::new() }
+    }
+
+    /// Whether a fault let a call of this life on a file go wrong.
+    fn was_failed_by_its_disk(&self, place: &Place) -> bool {
+        self.recorder.with(|history| {
+            let node = history.nodes.get_index_of(&*place.name).map(|node| NodeRef(node as u32));
+            history.failed_by_its_disk(node.map(|node| (node, place.incarnation)), history.records.len())
+        })
+    }
+
+    /// What its disk has brought down is started again, as by the supervisor of a real machine.
+    fn restart_later(&self, place: &Place) {
+        let Some(cluster) = self.cluster.get().map(Arc::clone) else { return };
+        let node = place.name.to_string();
+        cluster.stand.clone().spawn(async move {
+            cluster.stand.sleep(RESTART_AFTER).await;
+            let is_wanted = cluster.state().wanted.contains(&node);
+            if is_wanted {
+                cluster.want(&node);
+            }
+        });
     }
 
     fn record(&self, place: &Place, event: Event) {
@@ -80,7 +113,19 @@ impl Observer for Watch {
         self.cluster.get().and_then(|cluster| triggers::reached(cluster, &place.name, name))
     }
 
+    fn disk_failed(&self, _: &Stand, place: &Place, error: DiskError, path: &Path) {
+        let below = path.strip_prefix(STORE_PATH).unwrap_or(path);
+        self.record(place, Event::DiskError(error_name(error), below.display().to_string()));
+        if let (DiskError::Write | DiskError::Flush, Some(cluster)) = (error, self.cluster.get()) {
+            cluster.state().ailing.insert(place.name.to_string());
+        }
+    }
+
     fn panicked(&self, _: &Stand, place: &Place, task: &'static str, message: &str) {
+        if task == SIGNALLED && self.was_failed_by_its_disk(place) {
+            self.record(place, Event::NodeDown(Down::Signal, message.to_owned()));
+            return self.restart_later(place);
+        }
         self.record(place, Event::Panic(task, message.to_owned()));
         self.record(place, Event::NodeDown(Down::Panic, String::new()));
     }
@@ -90,6 +135,9 @@ impl Observer for Watch {
         if !expected {
             let why = result.clone().err().unwrap_or_default();
             self.record(place, Event::NodeDown(Down::Exit, why));
+            if self.was_failed_by_its_disk(place) {
+                self.restart_later(place);
+            }
         }
     }
 }

@@ -102,6 +102,80 @@ fn a_trigger_that_did_not_fire_is_named() {
     assert_eq!(never_fired(&scenario, &run.history), ["f (visit 100000 of store.appended at broker-a/0)"]);
 }
 
+/// Lets calls on files of the broker fail from second 2 on, until it is killed at second 4.
+fn run_with_failing(fault: &str) -> Finished {
+    let (_, run) = run_with(&format!(
+        "[[fault]]\nid = \"f\"\nat = \"2s\"\nnode = \"broker-a/0\"\n{fault}\n\
+         [[fault]]\nid = \"k\"\nat = \"4s\"\nkind = \"kill\"\nnode = \"broker-a/0\"\ndown = \"500ms\"\n"
+    ));
+    run
+}
+
+#[test]
+fn a_failed_flush_ends_acknowledgements_until_the_broker_is_restarted() {
+    let run = run_with_failing("kind = \"eio-flush\"\npath = \"commitlog/*\"\nnth = 1");
+    assert_eq!(hits(&run, "flush-errors"), 1);
+    let failed = run.history.records[place(&run, |event| matches!(event, Event::DiskError(..)))].at;
+    let base = run.history.records[place(&run, |event| *event == Event::Phase("active"))].at;
+    assert_eq!(acknowledged_in(&run, failed - base, 4 * SECOND), 0);
+    assert!(acknowledged_in(&run, 4 * SECOND + SECOND / 2, 6 * SECOND) > 2);
+    assert_eq!(run.findings.reports.iter().map(|report| report.count).sum::<u64>(), 0);
+}
+
+#[test]
+fn a_broker_that_refuses_writes_since_its_disk_failed_is_restarted_in_the_settle_phase() {
+    let (_, run) = run_with(
+        "[[fault]]\nid = \"f\"\nat = \"2s\"\nnode = \"broker-a/0\"\nkind = \"eio-flush\"\npath = \"commitlog/*\"\n",
+    );
+    assert!(hits(&run, "flush-errors") >= 1);
+    assert_eq!(run.findings.counts["crashes"] + run.findings.counts["stops"], 1);
+    assert!(run.history.records.iter().any(|record| record.event == Event::Converged));
+}
+
+#[test]
+fn a_read_error_at_the_start_keeps_the_broker_down_and_loses_nothing() {
+    let (_, run) = run_with(
+        "[[fault]]\nid = \"f\"\nat = \"2s\"\nnode = \"broker-a/0\"\nkind = \"eio-read\"\npath = \"commitlog/*\"\nfor = \"4s\"\n\
+         [[fault]]\nid = \"p\"\nat = \"3s\"\nkind = \"power-loss\"\nnode = \"broker-a/0\"\ndown = \"500ms\"\n",
+    );
+    assert!(hits(&run, "read-errors") >= 1);
+    assert!(run.history.records.iter().any(|record| record.event == Event::Converged));
+    assert_eq!(run.findings.reports.iter().map(|report| report.count).sum::<u64>(), 0);
+    let judged = crate::verdict::judge(
+        &Scenario::parse("x.toml", "format = 1\nactive = \"1s\"\n[[broker]]\nname = \"b\"\n").unwrap(),
+        &run,
+    );
+    assert!(judged.problems.is_empty(), "{:?}", judged.problems);
+}
+
+#[test]
+fn a_clean_stop_keeps_the_offsets_although_the_disk_stalls_meanwhile() {
+    let (_, run) = run_with(
+        "[[fault]]\nid = \"f\"\nat = \"2500ms\"\nkind = \"disk-stall\"\nnode = \"broker-a/0\"\n\
+         [[fault]]\nid = \"s\"\nat = \"2800ms\"\nkind = \"stop\"\nnode = \"broker-a/0\"\ndown = \"100ms\"\n",
+    );
+    let stopped = place(&run, |event| matches!(event, Event::NodeDown(Down::Stop, _)));
+    let committed = |records: &[Record]| -> Vec<(crate::history::QueueRef, u64)> {
+        let seen = records.iter().filter_map(|record| match record.event {
+            Event::Commit { queue, offset: Some(offset), .. } => Some((queue, offset)),
+            _ => None,
+        });
+        seen.collect()
+    };
+    let (before, after) = run.history.records.split_at(stopped);
+    let last: BTreeMap<_, _> = committed(before).into_iter().collect();
+    assert!(!last.is_empty(), "offsets were committed before the stop");
+    assert!(committed(after).iter().all(|(queue, offset)| *offset >= last[queue]), "{last:?} {:?}", committed(after));
+    assert_eq!(run.findings.reports.iter().map(|report| report.count).sum::<u64>(), 0);
+}
+
+#[test]
+fn a_stalled_disk_acknowledges_nothing() {
+    let run = run_with_failing("kind = \"disk-stall\"\nfor = \"1500ms\"");
+    assert_eq!(acknowledged_in(&run, 2 * SECOND + SECOND / 10, 3 * SECOND + SECOND / 2), 0);
+    assert!(acknowledged_in(&run, 3 * SECOND + SECOND / 2, 4 * SECOND) > 0);
+}
+
 #[test]
 fn what_was_stored_for_later_comes_although_the_clock_was_set_back_since() {
     let (_, run) = run_with(

@@ -219,7 +219,13 @@ fn settings(source: &Source, places: &Places) -> Result<Vec<ScenarioError>, Scen
 fn disks(source: &Source, scenario: &Scenario, places: &Places) -> Result<(), ScenarioError> {
     let names = scenario.nodes();
     for fault in &scenario.faults {
-        let needs_disk = matches!(fault.kind.name(), "disk-fill" | "disk-slow");
+        let needs_disk = matches!(
+            fault.kind,
+            FaultKind::DiskFill { .. }
+                | FaultKind::DiskSlow { .. }
+                | FaultKind::DiskStall { .. }
+                | FaultKind::DiskError { .. }
+        );
         let Some(node) = fault.kind.node().filter(|_| needs_disk) else { continue };
         let is_broker = names.iter().any(|(name, kind)| name == node && *kind == Kind::Broker);
         if !is_broker {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::units::Span;
+use crate::disk::{DiskError, Durability, Hits};
 
 /// A fault.
 #[derive(Debug, Clone)]
@@ -109,6 +110,24 @@ pub enum FaultKind {
         node: String,
         /// Used space is brought to this percentage.
         percent: u8,
+        /// How long that takes.
+        ramp: Duration,
+    },
+    /// Calls on files go wrong.
+    DiskError {
+        /// The node.
+        node: String,
+        /// Which files, by their paths below the store; `*` stands for any run of characters.
+        path: String,
+        /// What goes wrong.
+        error: DiskError,
+        /// How often.
+        hits: Hits,
+    },
+    /// No request of the disk ends.
+    DiskStall {
+        /// The node.
+        node: String,
     },
     /// Reads, writes and flushes take longer.
     DiskSlow {
@@ -154,7 +173,7 @@ impl Fault {
 
 impl FaultKind {
     /// All names that `kind` may have in files.
-    pub const NAMES: [&str; 27] = [
+    pub const NAMES: [&str; 32] = [
         "kill",
         "stop",
         "power-loss",
@@ -177,6 +196,11 @@ impl FaultKind {
         "connect-hang",
         "disk-fill",
         "disk-slow",
+        "disk-stall",
+        "eio-read",
+        "eio-write",
+        "eio-flush",
+        "short-write",
         "skew",
         "drift",
         "step",
@@ -200,6 +224,8 @@ impl FaultKind {
             FaultKind::ConnectHang { .. } => "connect-hang",
             FaultKind::DiskFill { .. } => "disk-fill",
             FaultKind::DiskSlow { .. } => "disk-slow",
+            FaultKind::DiskStall { .. } => "disk-stall",
+            FaultKind::DiskError { error, .. } => error_name(*error),
             FaultKind::Clock { what, .. } => what.name(),
             FaultKind::Hold { .. } => "hold",
         }
@@ -217,6 +243,8 @@ impl FaultKind {
             | FaultKind::ConnectHang { node }
             | FaultKind::DiskFill { node, .. }
             | FaultKind::DiskSlow { node, .. }
+            | FaultKind::DiskStall { node }
+            | FaultKind::DiskError { node, .. }
             | FaultKind::Clock { node, .. } => Some(node),
             FaultKind::Hold { gate, .. } => Some(&gate.node),
             FaultKind::Partition { node, .. } => node.as_deref(),
@@ -259,6 +287,37 @@ impl FaultKind {
             _ => None,
         }
     }
+}
+
+/// What a kind is called that lets calls on files go wrong.
+#[must_use]
+pub fn error_name(error: DiskError) -> &'static str {
+    match error {
+        DiskError::Read => "eio-read",
+        DiskError::Write => "eio-write",
+        DiskError::ShortWrite => "short-write",
+        DiskError::Flush => "eio-flush",
+    }
+}
+
+/// What the file system of a broker promises beyond flushed content (`spec/simulation.md` 2.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileSystem {
+    /// One of the others, drawn from the seed.
+    Any,
+    /// That one.
+    Is(Durability),
+}
+
+impl FileSystem {
+    /// All of them with their names in files.
+    pub const NAMES: [(&'static str, FileSystem); 5] = [
+        ("any", FileSystem::Any),
+        ("strict", FileSystem::Is(Durability::Strict)),
+        ("ordered-journal", FileSystem::Is(Durability::OrderedJournal)),
+        ("delayed-alloc", FileSystem::Is(Durability::DelayedAlloc)),
+        ("revert-on-error", FileSystem::Is(Durability::RevertOnError)),
+    ];
 }
 
 /// How long a fault lasts, by the key that says so.

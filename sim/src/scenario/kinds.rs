@@ -11,6 +11,10 @@ use super::{
     tables::{Places, at_least_one, choice, unknown},
     units::Span,
 };
+use crate::disk::{DiskError, Hits};
+
+/// Every time, in parts per million.
+const ALWAYS_PPM: u32 = 1_000_000;
 
 /// The shortest turn of something that goes to and fro.
 const SHORTEST_TURN: Duration = Duration::from_millis(1);
@@ -30,7 +34,9 @@ pub(super) fn read(source: &Source, mut table: Table<'_>, places: &mut Places) -
         Some(key) => read_lasting(&mut table, key, places)?,
         None => None,
     };
-    if let (Lasting::Moment, Some(lasts)) = (kind.lasting(), table.optional::<Span<Duration>>("for")?) {
+    if kind.lasting() == Lasting::Moment
+        && let Some(lasts) = table.optional::<Span<Duration>>("for")?
+    {
         return Err(source.error(&lasts.at, format!("`{}` happens in a moment: it has no `for`", kind.name())));
     }
     table.finish()?;
@@ -110,12 +116,18 @@ impl Kinds<'_, '_> {
         Ok(Some(match name {
             "disk-fill" => {
                 let percent = self.table.required::<Percent>("percent")?.value.0;
-                FaultKind::DiskFill { node: self.node()?, percent }
+                let ramp = self.table.or("ramp", Duration::ZERO)?;
+                FaultKind::DiskFill { node: self.node()?, percent, ramp }
             }
             "disk-slow" => {
                 let factor = self.factor(1)?;
                 FaultKind::DiskSlow { node: self.node()?, factor }
             }
+            "disk-stall" => FaultKind::DiskStall { node: self.node()? },
+            "eio-read" => self.disk_error(DiskError::Read)?,
+            "eio-write" => self.disk_error(DiskError::Write)?,
+            "eio-flush" => self.disk_error(DiskError::Flush)?,
+            "short-write" => self.disk_error(DiskError::ShortWrite)?,
             "skew" => {
                 let by_ms = read_signed(self.source, self.table.required("by")?)?;
                 self.clock(ClockFault::Skew(by_ms))?
@@ -139,6 +151,31 @@ impl Kinds<'_, '_> {
             }
             _ => return Ok(None),
         }))
+    }
+
+    fn disk_error(&mut self, error: DiskError) -> Result<FaultKind, ScenarioError> {
+        let nth = self.table.optional::<u32>("nth")?;
+        let hits = match (nth, self.table.optional::<Chance>("chance")?) {
+            (None, chance) => Hits::Chance(chance.map_or(ALWAYS_PPM, |chance| chance.value.0)),
+            (Some(nth), None) => Hits::Nth(at_least_one(self.source, Some(nth), 1, "`nth`")?),
+            (Some(_), Some(chance)) => {
+                return Err(self.source.error(&chance.at, "[[fault]] has both `nth` and `chance`: choose one"));
+            }
+        };
+        let path = self.path()?;
+        Ok(FaultKind::DiskError { node: self.node()?, path, error, hits })
+    }
+
+    /// Which files, by their paths below the store.
+    fn path(&mut self) -> Result<String, ScenarioError> {
+        match self.table.optional::<String>("path")? {
+            None => Ok("*".to_owned()),
+            Some(At { value, at }) if value.is_empty() || value.starts_with('/') => Err(self
+                .source
+                .error(&at, format!("`{value}` is not a path below the store"))
+                .with_help("write it as in \"commitlog/*\"; * stands for any run of characters")),
+            Some(path) => Ok(path.value),
+        }
     }
 
     fn clock(&mut self, what: ClockFault) -> Result<FaultKind, ScenarioError> {

@@ -3,10 +3,11 @@
 use std::fmt::Write as _;
 
 use super::{
-    Back, ClockFault, ConsumerGroup, Expect, Extreme, FORMAT, Fault, FaultKind, LinkFault, Load, Members, Nemesis,
-    Port, ProducerGroup, Scenario, SeedPins, SendMode, Settings, Survival, When,
+    Back, ClockFault, ConsumerGroup, Expect, Extreme, FORMAT, Fault, FaultKind, FileSystem, LinkFault, Load, Members,
+    Nemesis, Port, ProducerGroup, Scenario, SeedPins, SendMode, Settings, Survival, When,
     units::{Span, print_chance, print_rate, print_size, print_span, print_time},
 };
+use crate::disk::{Durability, Hits};
 
 /// Lines `key = value` of one table.
 struct Lines(String);
@@ -65,6 +66,9 @@ impl Scenario {
             out.text("name", &group.name);
             out.list("replicas", group.replicas.iter().map(|role| role.name()));
             out.text("disk", &print_size(group.disk_bytes));
+            if group.file_system != FileSystem::Is(Durability::Strict) {
+                out.text("file-system", name_of(&FileSystem::NAMES, group.file_system));
+            }
             out.settings(&group.config);
         }
         if !self.claim.is_empty() {
@@ -237,17 +241,35 @@ fn print_kind(out: &mut Lines, kind: &FaultKind) {
             let key = if matches!(members, Members::Among(_)) { "among" } else { "order" };
             out.list(key, members.names().iter().map(String::as_str));
         }
-        FaultKind::DiskFill { percent, .. } => out.text("percent", &format!("{percent}%")),
+        FaultKind::DiskFill { percent, ramp, .. } => {
+            out.text("percent", &format!("{percent}%"));
+            if !ramp.is_zero() {
+                out.text("ramp", &print_time(*ramp));
+            }
+        }
+        FaultKind::DiskError { path, hits, .. } => print_disk_error(out, path, *hits),
         FaultKind::DiskSlow { factor, .. } => out.number("factor", (*factor).into()),
         FaultKind::Clock { what, back, .. } => print_clock(out, *what, *back),
         FaultKind::Kill { .. }
         | FaultKind::Stop { .. }
         | FaultKind::PowerLoss { .. }
         | FaultKind::Pause { .. }
+        | FaultKind::DiskStall { .. }
         | FaultKind::Partition { .. }
         | FaultKind::AcceptFull { .. }
         | FaultKind::ConnectHang { .. }
         | FaultKind::Hold { .. } => {}
+    }
+}
+
+fn print_disk_error(out: &mut Lines, path: &str, hits: Hits) {
+    if path != "*" {
+        out.text("path", path);
+    }
+    match hits {
+        Hits::Nth(nth) => out.number("nth", nth.into()),
+        Hits::Chance(1_000_000) => {}
+        Hits::Chance(ppm) => out.text("chance", &print_chance(ppm)),
     }
 }
 

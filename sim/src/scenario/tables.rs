@@ -3,12 +3,12 @@
 use std::{collections::BTreeMap, ops::Range, time::Duration};
 
 use super::{
-    BrokerGroup, ConsumerGroup, Expect, FORMAT, FaultKind, Link, Load, MARKS, ProducerGroup, Role, Scale, Scenario,
-    ScenarioError, SeedPins, Send, SendMode, Settings, Survives, Topic, check, kinds, nemesis,
+    BrokerGroup, ConsumerGroup, Expect, FORMAT, FaultKind, FileSystem, Link, Load, MARKS, ProducerGroup, Role, Scale,
+    Scenario, ScenarioError, SeedPins, Send, SendMode, Settings, Survives, Topic, check, kinds, nemesis,
     reader::{At, Bound, Percent, PinnedSeed, Setting, Size, Source, Table, nearest},
     units::{Rate, Span, print_size},
 };
-use crate::points;
+use crate::{disk::Durability, points};
 
 /// Seeds within which a checker that is expected to fail must do so, unless the file says otherwise.
 const WITHIN_DEFAULT: u32 = 20;
@@ -213,6 +213,7 @@ fn read_broker(source: &Source, mut table: Table<'_>, places: &mut Places) -> Re
         }
         _ => {}
     }
+    let file_system = choice(source, table.optional("file-system")?, "file system", &FileSystem::NAMES)?;
     let config = read_settings(&mut table, SettingsOf::Broker, places)?;
     table.finish()?;
     let placed = places.settings.last().filter(|_| !config.is_empty()).map_or(&[][..], |(_, placed)| placed);
@@ -220,7 +221,8 @@ fn read_broker(source: &Source, mut table: Table<'_>, places: &mut Places) -> Re
     let decides = size.or(disk.as_ref().map(|disk| disk.at.clone()));
     places.log_files.push(decides.unwrap_or(name.at));
     let disk_bytes = disk.map_or(DEFAULT_DISK_BYTES, |disk| disk.value.0);
-    Ok(BrokerGroup { name: name.value, replicas, disk_bytes, config })
+    let file_system = file_system.unwrap_or(FileSystem::Is(Durability::Strict));
+    Ok(BrokerGroup { name: name.value, replicas, disk_bytes, file_system, config })
 }
 
 fn read_replicas(source: &Source, replicas: At<Vec<At<String>>>) -> Result<Vec<Role>, ScenarioError> {

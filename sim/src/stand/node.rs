@@ -4,6 +4,7 @@ use std::{
     fmt,
     future::Future,
     net::Ipv4Addr,
+    path::Path,
     pin::Pin,
     sync::{
         Arc, Mutex,
@@ -17,7 +18,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::{
     clock::NodeClock,
-    disk::{CrashReport, Disk, Survival},
+    disk::{CrashReport, Disk, DiskError, Survival},
     machine::SimMachine,
     seed::name_hash,
     side::Side,
@@ -297,6 +298,11 @@ impl World {
         if self.end_life(life) {
             Arc::clone(&self.observer).panicked(&Stand::of(self), &place, task, message);
         }
+    }
+
+    /// A call on a file went wrong.
+    pub(crate) fn disk_failed(self: &Arc<World>, life: &Life, error: DiskError, path: &Path) {
+        self.observer.disk_failed(&Stand::of(self), &self.place(life), error, path);
     }
 
     /// Product code passed a point.

@@ -1,7 +1,10 @@
 //! Every kind of fault as a file spells it, and what is said of one that is spelt wrongly.
 
-use super::super::{Scenario, units::Span};
+use std::collections::BTreeSet;
+
+use super::super::{FileSystem, Scenario, units::Span};
 use super::*;
+use crate::plan::Plan;
 
 const BEFORE: &str = r#"
 format = 1
@@ -131,6 +134,58 @@ fn a_clock_that_is_right_or_beyond_all_bounds_is_refused() {
 }
 
 #[test]
+fn every_kind_of_a_disk_reads_and_prints() {
+    let error = |rest: &str| {
+        let (name, rest) = rest.split_once('\n').unwrap();
+        match kind(&format!("kind = \"{name}\"\nnode = \"broker-a/0\"\n{rest}")) {
+            FaultKind::DiskError { path, error, hits, .. } => (path, error, hits),
+            other => panic!("{other:?}"),
+        }
+    };
+    let all = |error| ("*".to_owned(), error, Hits::Chance(1_000_000));
+    assert_eq!(error("eio-read\nfor = \"5s\""), all(DiskError::Read));
+    let log = "commitlog/*".to_owned();
+    assert_eq!(error("eio-flush\npath = \"commitlog/*\"\nnth = 3"), (log, DiskError::Flush, Hits::Nth(3)));
+    assert_eq!(error("eio-write\nchance = \"0.5%\"").2, Hits::Chance(5_000));
+    assert_eq!(error("short-write\n"), all(DiskError::ShortWrite));
+    let node = || "broker-a/0".to_owned();
+    let stall = kind("kind = \"disk-stall\"\nnode = \"broker-a/0\"\nfor = \"3s\"");
+    assert_eq!(stall, FaultKind::DiskStall { node: node() });
+    let fill = kind("kind = \"disk-fill\"\nnode = \"broker-a/0\"\npercent = \"92%\"\nramp = \"20s\"");
+    assert_eq!(fill, FaultKind::DiskFill { node: node(), percent: 92, ramp: Duration::from_secs(20) });
+}
+
+#[test]
+fn disks_that_cannot_fail_like_this_are_refused() {
+    let of = |rest: &str| told(&format!("node = \"broker-a/0\"\nkind = {rest}"));
+    insta::assert_snapshot!(of("\"eio-read\"\nnth = 0"), @"3:7: `nth` is 0, it must be at least 1");
+    insta::assert_snapshot!(of("\"eio-read\"\nnth = 1\nchance = \"5%\""), @"4:10: [[fault]] has both `nth` and `chance`: choose one");
+    insta::assert_snapshot!(of("\"eio-flush\"\npath = \"/commitlog/*\""), @r#"3:8: `/commitlog/*` is not a path below the store; write it as in "commitlog/*"; * stands for any run of characters"#);
+    insta::assert_snapshot!(of("\"eio-flush\"\npath = \"\""), @r#"3:8: `` is not a path below the store; write it as in "commitlog/*"; * stands for any run of characters"#);
+    insta::assert_snapshot!(of("\"eio-flush\"\nfile = \"x\""), @"3:1: unknown key `file` in [[fault]]; known keys: id, at, on, kind, nth, chance, path, node, for");
+    insta::assert_snapshot!(told("node = \"checkout/0\"\nkind = \"disk-stall\""), @"1:8: `disk-stall` needs a broker, `checkout/0` has no disk");
+    insta::assert_snapshot!(told("node = \"namesrv/0\"\nkind = \"eio-write\""), @"1:8: `eio-write` needs a broker, `namesrv/0` has no disk");
+    let file = BEFORE.replace("name = \"broker-b\"", "name = \"broker-b\"\nfile-system = \"ext4\"");
+    insta::assert_snapshot!(Scenario::parse("x.toml", &file).unwrap_err().one_line(), @"x.toml:10:15: unknown file system `ext4`; known: any, strict, ordered-journal, delayed-alloc, revert-on-error");
+}
+
+#[test]
+fn file_systems_read_print_and_are_drawn() {
+    for (name, file_system) in FileSystem::NAMES {
+        let key = format!("name = \"broker-b\"\nfile-system = \"{name}\"");
+        let file = format!("{}kind = \"pause\"\nnode = \"broker-a/0\"", BEFORE.replace("name = \"broker-b\"", &key));
+        let scenario = Scenario::parse("x.toml", &file).unwrap();
+        assert_eq!(scenario.brokers[1].file_system, file_system);
+        let again = Scenario::parse("x.toml", &scenario.print()).unwrap();
+        assert_eq!(again.brokers[1].file_system, file_system);
+        let drawn: BTreeSet<String> = (0..40)
+            .map(|seed| format!("{:?}", Plan::draw(scenario.clone(), Some(seed)).scenario.brokers[1].file_system))
+            .collect();
+        assert_eq!(drawn.len(), if file_system == FileSystem::Any { 4 } else { 1 }, "{drawn:?}");
+    }
+}
+
+#[test]
 fn a_link_that_is_no_worse_is_refused() {
     let of = |rest: &str| told(&format!("link = \"* <-> broker-a\"\nkind = {rest}"));
     insta::assert_snapshot!(of("\"loss\"\nchance = \"0%\""), @"3:10: `chance`: `0%` never happens: write more than 0%");
@@ -155,6 +210,6 @@ fn a_partition_without_parts_is_refused() {
     insta::assert_snapshot!(told("kind = \"halves\"\norder = [\"namesrv/0\", \"namesrv/0\"]"), @"2:23: `namesrv/0` stands twice in `order`");
     insta::assert_snapshot!(told("kind = \"halves\"\norder = [\"namesrv\", \"broker-a/0\"]"), @"2:10: unknown node `namesrv`; did you mean `namesrv/0`?");
     insta::assert_snapshot!(told("kind = \"halves\"\namong = [\"*\"]\norder = []"), @"3:9: [[fault]] has both `among` and `order`: choose one; `among` leaves the order to the seed");
-    insta::assert_snapshot!(told("kind = \"isolate\"\nnode = \"broker-a/0\"\namong = [\"*\"]"), @"3:1: unknown key `among` in [[fault]]; known keys: id, at, on, kind, node, for, for");
+    insta::assert_snapshot!(told("kind = \"isolate\"\nnode = \"broker-a/0\"\namong = [\"*\"]"), @"3:1: unknown key `among` in [[fault]]; known keys: id, at, on, kind, node, for");
     insta::assert_snapshot!(told("kind = \"swizle\""), @"1:8: unknown kind of fault `swizle`; did you mean `swizzle`?");
 }

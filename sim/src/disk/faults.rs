@@ -1,0 +1,134 @@
+//! Errors that a disk reports, and which calls get them (`spec/simulation.md` 2.4, 2.5).
+
+use std::path::Path;
+
+use super::crash::mix;
+use crate::seed::{Domain, Draw, Seed};
+
+const HIT: Domain = Domain::named("disk.fault-hit");
+const SHORT: Domain = Domain::named("disk.short-write");
+
+/// What goes wrong with files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum DiskError {
+    /// A read from the device fails with EIO. What is in the page cache can be read; what is read through a mapping
+    /// kills the process.
+    Read,
+    /// A positioned write, a change of a length or a reservation fails with EIO, and changes nothing.
+    Write,
+    /// A positioned write stores fewer bytes than it was given.
+    ShortWrite,
+    /// A flush fails with EIO. What it was to write becomes clean, and keeps its old content on the device; a later
+    /// flush has nothing to write, and succeeds.
+    Flush,
+}
+
+/// Which of the calls that could be hit are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hits {
+    /// Only this one, from 1.
+    Nth(u32),
+    /// Each with a chance of so many parts per million.
+    Chance(u32),
+}
+
+/// Something wrong with the files of a disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DiskFault {
+    /// Which files, by their whole path: `*` stands for any run of characters.
+    pub path: String,
+    /// What goes wrong.
+    pub error: DiskError,
+    /// How often.
+    pub hits: Hits,
+}
+
+/// All that is wrong with one disk.
+#[derive(Debug)]
+pub(super) struct Faults {
+    seed: Seed,
+    entity: u64,
+    present: Vec<Present>,
+}
+
+#[derive(Debug)]
+struct Present {
+    /// Names it, and keys its draws.
+    key: u64,
+    fault: DiskFault,
+    /// Calls so far that could be hit.
+    asked: u64,
+}
+
+impl Faults {
+    pub(super) fn new(seed: Seed, entity: u64) -> Faults {
+        Faults { seed, entity, present: Vec::new() }
+    }
+
+    pub(super) fn add(&mut self, key: u64, fault: DiskFault) {
+        self.present.push(Present { key, fault, asked: 0 });
+    }
+
+    pub(super) fn remove(&mut self, key: u64) {
+        self.present.retain(|present| present.key != key);
+    }
+
+    /// Whether a call on a file goes wrong. Every fault that could hit it counts it.
+    pub(super) fn hit(&mut self, error: DiskError, path: &Path) -> bool {
+        let (seed, entity, mut hit) = (self.seed, self.entity, false);
+        for present in self.present.iter_mut().filter(|present| present.fault.error == error) {
+            if !path.to_str().is_some_and(|path| matches(&present.fault.path, path)) {
+                continue;
+            }
+            present.asked += 1;
+            hit |= match present.fault.hits {
+                Hits::Nth(nth) => present.asked == u64::from(nth),
+                Hits::Chance(ppm) => seed.draw(HIT, mix(entity, present.key), present.asked).chance(ppm),
+            };
+        }
+        hit
+    }
+
+    /// Decides how short a write is. Numbered by the last change of the disk.
+    pub(super) fn shortness(&self, change: u64) -> Draw {
+        self.seed.draw(SHORT, self.entity, change)
+    }
+}
+
+/// Whether `text` is what `pattern` says, in which `*` stands for any run of characters.
+pub(super) fn matches(pattern: &str, text: &str) -> bool {
+    let Some((head, rest)) = pattern.split_once('*') else { return pattern == text };
+    let Some(text) = text.strip_prefix(head) else { return false };
+    (0..=text.len()).filter(|at| text.is_char_boundary(*at)).any(|at| matches(rest, &text[at..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_star_stands_for_any_run_of_characters() {
+        for (pattern, text) in
+            [("/a/b", "/a/b"), ("/a/*", "/a/"), ("/a/*", "/a/b/c"), ("*", ""), ("/*/0*1", "/x/y/0001"), ("**", "x")]
+        {
+            assert!(matches(pattern, text), "{pattern} {text}");
+        }
+        for (pattern, text) in [("/a/b", "/a/bc"), ("/a/*", "/b/c"), ("*1", "12"), ("", "x"), ("/a/*/c", "/a/c")] {
+            assert!(!matches(pattern, text), "{pattern} {text}");
+        }
+    }
+
+    #[test]
+    fn the_nth_call_is_hit_and_no_other_and_chances_come_true() {
+        let fault = |hits| DiskFault { path: "/log/*".to_owned(), error: DiskError::Flush, hits };
+        let mut faults = Faults::new(Seed(7), 0);
+        faults.add(1, fault(Hits::Nth(3)));
+        let hits: Vec<bool> = (0..6).map(|_| faults.hit(DiskError::Flush, Path::new("/log/0"))).collect();
+        assert_eq!(hits, [false, false, true, false, false, false]);
+        faults.remove(1);
+        faults.add(2, fault(Hits::Chance(250_000)));
+        assert!(!faults.hit(DiskError::Read, Path::new("/log/0")) && !faults.hit(DiskError::Flush, Path::new("/idx")));
+        let count = (0..100_000).filter(|_| faults.hit(DiskError::Flush, Path::new("/log/0"))).count();
+        assert!((24_590..25_410).contains(&count), "{count} of 100,000; three sigma are 411");
+    }
+}

@@ -1,0 +1,66 @@
+//! A disk that fills up.
+
+use std::time::Duration;
+
+use crate::{disk::Disk, stand::Stand};
+
+/// Steps in which a disk fills up.
+const STEPS: u32 = 50;
+
+/// Brings a disk to a percentage, at once or step by step for as long as `goes_on` says so.
+pub(super) fn fill(
+    stand: &Stand,
+    disk: Disk,
+    percent: u8,
+    ramp: Duration,
+    goes_on: impl Fn() -> bool + Send + 'static,
+) {
+    if ramp.is_zero() {
+        return disk.fill_percent(percent);
+    }
+    let (used, total) = disk.usage();
+    let wanted = u128::from(total) * u128::from(percent) / 100;
+    let grows = wanted.saturating_sub(u128::from(used));
+    let foreign = u128::from(disk.foreign_bytes());
+    let clock = stand.clone();
+    stand.spawn(async move {
+        for step in 1..=STEPS {
+            clock.sleep(ramp / STEPS).await;
+            if !goes_on() {
+                return;
+            }
+            let bytes = foreign + grows * u128::from(step) / u128::from(STEPS);
+            disk.fill_bytes(u64::try_from(bytes).unwrap_or(u64::MAX));
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{net::Ipv4Addr, sync::Arc};
+
+    use super::*;
+    use crate::{
+        seed::Seeds,
+        stand::{self, Ended, NodeSpec, StandConfig},
+    };
+
+    #[test]
+    fn a_ramp_fills_evenly_and_stops_when_it_is_told() {
+        let run = stand::run(StandConfig::new(Seeds::from_root(7)), Arc::new(()), |stand| async move {
+            let node = stand.add_node(NodeSpec::new("a", Ipv4Addr::new(10, 0, 0, 1))).unwrap();
+            let disk = stand.disk(node);
+            let percent = |disk: &Disk| disk.usage().0 * 100 / disk.usage().1;
+            fill(&stand, disk.clone(), 80, Duration::from_secs(40), || true);
+            for (seconds, expected) in [(10, 20), (10, 40), (20, 80), (20, 80)] {
+                stand.sleep(Duration::from_secs(seconds) + Duration::from_millis(1)).await;
+                assert!(percent(&disk).abs_diff(expected) <= 2, "{} instead of {expected}", percent(&disk));
+            }
+            disk.fill_percent(0);
+            fill(&stand, disk.clone(), 90, Duration::from_secs(40), || false);
+            stand.sleep(Duration::from_secs(50)).await;
+            assert_eq!(percent(&disk), 0);
+        });
+        assert_eq!(run.ended, Ended::Finished(()));
+    }
+}
