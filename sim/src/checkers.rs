@@ -3,6 +3,7 @@
 //! Checkers read the history and the scenario, nothing else. Each tells its violations with a witness (numbers of
 //! records) and how often it had something to check: a checker without an opportunity has proved nothing.
 
+mod class;
 mod commits;
 mod copies;
 mod counts;
@@ -17,6 +18,9 @@ use crate::{
     scenario::Scenario,
 };
 
+use indexmap::IndexSet;
+
+pub(crate) use class::class_of;
 use copies::Fate;
 pub(crate) use copies::Logs;
 use facts::Facts;
@@ -44,15 +48,18 @@ pub struct Report {
     pub count: u64,
     /// The first of them.
     pub violations: Vec<Violation>,
+    /// The classes of all of them, in the order of their first violations.
+    pub classes: IndexSet<String>,
 }
 
 impl Report {
     fn new(checker: &'static str) -> Report {
-        Report { checker, opportunities: 0, count: 0, violations: Vec::new() }
+        Report { checker, opportunities: 0, count: 0, violations: Vec::new(), classes: IndexSet::new() }
     }
 
     fn violation(&mut self, what: String, mut witness: Vec<usize>) {
         self.count += 1;
+        self.classes.insert(class_of(&what));
         if self.violations.len() < SPELT_OUT_MAX {
             witness.sort_unstable();
             witness.dedup();

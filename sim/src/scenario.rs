@@ -38,6 +38,9 @@ pub const CHECKERS: [&str; 7] = ["lost", "unread", "phantom", "dup-deliver", "or
 /// What a broken `host::always!` is reported as; `verdict` may expect it like a checker.
 pub const ALWAYS: &str = "always";
 
+/// What `verdict` may expect to fail besides the checkers, by what a problem with it is about.
+pub const FAILURES: [&str; 7] = [ALWAYS, "aborted", "converged", "exit", "legally-lost", "panic", "stop-killed"];
+
 /// Counts that `at-least` may name: how often something happened that a scenario is about.
 pub const COUNTS: [&str; 32] = [
     "sent",
@@ -321,7 +324,7 @@ pub struct Scale {
 /// What must hold.
 #[derive(Debug, Clone, Default)]
 pub struct Expect {
-    /// The checker that must fail, for planted bugs and known limits; `None` if all must pass.
+    /// What must fail, for planted bugs and known limits: a checker, or one of [`FAILURES`]; `None` if all must pass.
     pub fails: Option<String>,
     /// Within how many seeds, from 0 on, it must fail at least once.
     pub within: u32,
@@ -334,6 +337,8 @@ pub struct Expect {
     pub sometimes: Vec<String>,
     /// The least that must have happened in every run.
     pub at_least: BTreeMap<String, u64>,
+    /// The checkers that must have had something to check; `None` if all must.
+    pub must_check: Option<Vec<String>>,
 }
 
 /// What a node is.

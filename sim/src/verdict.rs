@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use indexmap::IndexSet;
+
 use crate::{
+    checkers::class_of,
     history::{Down, Event, History},
     run::Finished,
     scenario::{
@@ -102,11 +105,15 @@ pub struct Problem {
     pub what: String,
     /// The records that show it, in order.
     pub witness: Vec<usize>,
+    /// The classes of everything that it sums up, that of the witness first: two runs fail in the same way if they have
+    /// a problem about the same with a class in common.
+    pub classes: IndexSet<String>,
 }
 
 impl Problem {
     fn of(verdict: Verdict, about: &str, what: String) -> Problem {
-        Problem { verdict, about: about.to_owned(), what, witness: Vec::new() }
+        let classes = IndexSet::from([class_of(&what)]);
+        Problem { verdict, about: about.to_owned(), what, witness: Vec::new(), classes }
     }
 
     /// The kinds of records that show it, each once, in order of their names.
@@ -149,7 +156,11 @@ pub fn judge(scenario: &Scenario, run: &Finished) -> Judgement {
         let first = legal.values().next().map(|first| first.witness.clone());
         let what = format!("legally-lost: {}, expected {} to {}", legal.len(), bound.least, bound.most);
         let witness = first.unwrap_or_default();
-        problems.push(Problem { witness, ..Problem::of(Verdict::Safety, "legally-lost", what) });
+        let mut problem = Problem { witness, ..Problem::of(Verdict::Safety, "legally-lost", what) };
+        if !legal.is_empty() {
+            problem.classes = legal.values().map(|lawful| lawful.what.clone()).collect();
+        }
+        problems.push(problem);
     }
     problems.extend(convergence(scenario, run));
     problems.extend(opportunities(scenario, run));
@@ -162,7 +173,7 @@ fn judgement(scenario: &Scenario, violated: BTreeSet<&'static str>, mut problems
     // A broken statement hides whatever else the run was to show.
     let wanted = scenario.expect.fails.as_ref().filter(|checker| *checker == ALWAYS || !violated.contains(ALWAYS));
     if let Some(checker) = wanted {
-        (problems, expected) = expected_failure(checker, &violated, problems);
+        (problems, expected) = expected_failure(checker, problems);
     }
     let verdict = problems.first().map_or(Verdict::Pass, |problem| problem.verdict);
     Judgement { verdict, violated, problems, expected }
@@ -178,7 +189,8 @@ fn broken(run: &Finished) -> Option<Problem> {
         let Event::Broken(name) = record.event else { return None };
         let node = record.node.map_or("nobody", |(node, _)| run.history.node(node));
         let what = format!("{ALWAYS}: {name} does not hold on {node}");
-        Some(Problem { witness: vec![index], ..Problem::of(Verdict::Safety, ALWAYS, what) })
+        let classes = IndexSet::from([name.to_owned()]);
+        Some(Problem { witness: vec![index], classes, ..Problem::of(Verdict::Safety, ALWAYS, what) })
     })
 }
 
@@ -216,7 +228,8 @@ fn checkers(scenario: &Scenario, run: &Finished, problems: &mut Vec<Problem>) ->
         let shown = first.map(|violation| format!(", first: {}", violation.what)).unwrap_or_default();
         let what = format!("{}: {}{shown}", report.checker, report.count);
         let witness = first.map(|violation| violation.witness.clone()).unwrap_or_default();
-        problems.push(Problem { witness, ..Problem::of(verdict, report.checker, what) });
+        let classes = report.classes.clone();
+        problems.push(Problem { witness, classes, ..Problem::of(verdict, report.checker, what) });
     }
     violated
 }
@@ -232,27 +245,26 @@ fn convergence(scenario: &Scenario, run: &Finished) -> Option<Problem> {
 
 fn opportunities(scenario: &Scenario, run: &Finished) -> Vec<Problem> {
     let missing = |about: &str, what| Problem::of(Verdict::Opportunity, about, what);
-    let idle = run.findings.reports.iter().filter(|report| report.opportunities == 0);
+    let expect = &scenario.expect;
+    let must_check = |name: &str| expect.must_check.as_ref().is_none_or(|names| names.iter().any(|must| must == name));
+    let idle = run.findings.reports.iter().filter(|report| report.opportunities == 0 && must_check(report.checker));
     let idle = idle.map(|report| missing(report.checker, format!("checker {} had nothing to check", report.checker)));
-    let missed = scenario.expect.at_least.iter().filter_map(|(name, least)| {
+    let missed = expect.at_least.iter().filter_map(|(name, least)| {
         let count = run.findings.counts.get(name.as_str()).copied().unwrap_or(0);
         (count < *least).then(|| missing(name, format!("{name}: {count}, expected at least {least}")))
     });
     idle.chain(missed).collect()
 }
 
-/// For a planted bug: the named checker must fire, and nothing that could hide it may happen. What is wrong then, and
+/// For a bug that is known: what is named must fail, and nothing that could hide it may happen. What is wrong then, and
 /// what is as it should be.
-fn expected_failure(
-    checker: &str,
-    violated: &BTreeSet<&'static str>,
-    problems: Vec<Problem>,
-) -> (Vec<Problem>, Vec<Problem>) {
-    let hides = |problem: &Problem| problem.verdict.gravity() < Verdict::Safety.gravity();
+fn expected_failure(wanted: &str, problems: Vec<Problem>) -> (Vec<Problem>, Vec<Problem>) {
+    let is_wanted = |problem: &Problem| problem.about == wanted && problem.verdict != Verdict::Opportunity;
+    let hides = |problem: &Problem| problem.verdict.gravity() < Verdict::Safety.gravity() && !is_wanted(problem);
     let (mut wrong, mut expected): (Vec<_>, Vec<_>) = problems.into_iter().partition(hides);
-    if !violated.contains(checker) {
-        let what = format!("{checker} was expected to fail, and did not");
-        wrong.push(Problem::of(Verdict::Opportunity, checker, what));
+    if !expected.iter().any(is_wanted) {
+        let what = format!("{wanted} was expected to fail, and did not");
+        wrong.push(Problem::of(Verdict::Opportunity, wanted, what));
     }
     expected.retain(|problem| problem.verdict != Verdict::Opportunity);
     (wrong, expected)

@@ -108,11 +108,21 @@ impl Shown<'_> {
             "verdict": problem.verdict.name(),
             "about": problem.about,
             "what": problem.what,
+            "classes": problem.classes.iter().collect::<Vec<_>>(),
             "witness": problem.witness_kinds(&self.run.history),
+            "shown_us": self.shown_us(problem),
             "promises": life.as_ref().map(|life| &life.promises),
             "life": life.as_ref().map(|life| &life.lines),
             "faults": life.as_ref().map(|life| &life.faults),
         })
+    }
+
+    /// When the witness is complete, in microseconds from the beginning of the active phase.
+    fn shown_us(&self, problem: &Problem) -> Option<u64> {
+        let records = &self.run.history.records;
+        let active = records.iter().find(|record| record.event == Event::Phase("active"))?.at;
+        let last = problem.witness.iter().map(|&index| records[index].at).max()?;
+        Some(last.saturating_sub(active) / 1_000)
     }
 
     fn life(&self, problem: &Problem) -> Life {
@@ -131,22 +141,33 @@ impl Shown<'_> {
             lines.extend(self.told(gravest));
             lines.push(self.phases());
             lines.push(self.time());
-            last.push(format!("shrink: {}", self.command("shrink")));
+            if self.more.is_empty() {
+                last.push(format!("shrink: {}", self.command("shrink")));
+            }
         }
-        last.extend(self.needs_mutant());
+        last.extend(self.nothing_fails());
         lines.extend(self.body());
         lines.truncate(LINES_MAX - last.len());
         lines.extend(last);
         lines.join("\n") + "\n"
     }
 
-    /// Why the scenario of a planted bug finds nothing: nobody switched the bug on.
-    fn needs_mutant(&self) -> Option<String> {
-        let name = &self.plan.scenario.name;
-        let is_missing =
-            self.mutant.is_none() && MUTANTS.contains(&name.as_str()) && self.judgement.verdict == Verdict::Opportunity;
+    /// Why a scenario that expects a failure finds nothing: nobody switched the bug on, or it is fixed.
+    fn nothing_fails(&self) -> Option<String> {
+        let scenario = &self.plan.scenario;
+        scenario.expect.fails.as_ref()?;
+        if self.judgement.verdict != Verdict::Opportunity || !self.judgement.violated.is_empty() {
+            return None;
+        }
+        let is_for =
+            |name: &&str| scenario.name == **name || scenario.about.starts_with(&format!("Planted bug {name}:"));
+        let Some(name) = MUTANTS.into_iter().find(is_for) else {
+            let note = "note: if the bug is fixed, write verdict = \"pass\" into the file and keep it";
+            return Some(note.to_owned());
+        };
         let build = if cfg!(feature = "mutants") { "" } else { ", in a build with --features mutants" };
-        is_missing.then(|| format!("note: the file is for a planted bug: run it with --mutant {name}{build}"))
+        let is_off = self.mutant.is_none();
+        is_off.then(|| format!("note: the file is for a planted bug: run it with --mutant {name}{build}"))
     }
 
     fn headline(&self, colours: bool) -> String {

@@ -337,6 +337,9 @@ fn print_expect(out: &mut Lines, expect: &Expect) {
         let counts: Vec<String> = expect.at_least.iter().map(|(name, count)| format!("{name} = {count}")).collect();
         out.line(format_args!("at-least = {{ {} }}", counts.join(", ")));
     }
+    if let Some(checkers) = &expect.must_check {
+        out.list("must-check", checkers.iter().map(String::as_str));
+    }
 }
 
 fn name_of<T: Copy + PartialEq>(names: &[(&'static str, T)], value: T) -> &'static str {

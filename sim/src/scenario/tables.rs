@@ -515,13 +515,14 @@ fn no_empty_body(source: &Source, at: &Range<usize>, bytes: u64) -> Result<(), S
 }
 
 fn read_expect(source: &Source, mut table: Table<'_>, places: &mut Places) -> Result<Expect, ScenarioError> {
+    let failures = || super::CHECKERS.into_iter().chain(super::FAILURES);
     let verdict = table.optional::<String>("verdict")?;
     let fails = match &verdict {
         None => None,
         Some(At { value, .. }) if value == "pass" => None,
         Some(At { value, at }) => match value.strip_prefix("fail:") {
-            Some(checker) if checker == super::ALWAYS || super::CHECKERS.contains(&checker) => Some(checker.to_owned()),
-            Some(checker) => return Err(unknown(source, at, "checker", checker, &super::CHECKERS)),
+            Some(checker) if failures().any(|known| known == checker) => Some(checker.to_owned()),
+            Some(checker) => return Err(unknown(source, at, "checker", checker, &failures().collect::<Vec<_>>())),
             None => return Err(source.error(at, format!("`{value}` is not a verdict: write pass or fail:lost"))),
         },
     };
@@ -555,6 +556,7 @@ fn read_expect(source: &Source, mut table: Table<'_>, places: &mut Places) -> Re
             at_least.insert(name.value, count.value);
         }
     }
+    let must_check = read_must_check(source, &mut table)?;
     table.finish()?;
     let sometimes = sometimes.into_iter().map(|mark| mark.value).collect();
     Ok(Expect {
@@ -564,7 +566,19 @@ fn read_expect(source: &Source, mut table: Table<'_>, places: &mut Places) -> Re
         converged,
         sometimes,
         at_least,
+        must_check,
     })
+}
+
+/// Reads the checkers that must have had something to check.
+fn read_must_check(source: &Source, table: &mut Table<'_>) -> Result<Option<Vec<String>>, ScenarioError> {
+    let Some(names) = table.optional::<Vec<At<String>>>("must-check")? else { return Ok(None) };
+    for name in &names.value {
+        if !super::CHECKERS.contains(&name.value.as_str()) {
+            return Err(unknown(source, &name.at, "checker", &name.value, &super::CHECKERS));
+        }
+    }
+    Ok(Some(names.value.into_iter().map(|name| name.value).collect()))
 }
 
 fn read_settings(table: &mut Table<'_>, of: SettingsOf, places: &mut Places) -> Result<Settings, ScenarioError> {

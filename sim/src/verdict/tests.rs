@@ -135,3 +135,36 @@ fn a_broken_statement_fails_a_run_for_safety_and_nothing_else_counts() {
     assert_eq!(judge(&scenario("verdict = \"fail:always\""), &broken).verdict, Verdict::Pass);
     assert_eq!(judge(&scenario("verdict = \"fail:always\""), &run_of(&[])).verdict, Verdict::Opportunity);
 }
+
+#[test]
+fn a_panic_that_is_expected_hides_no_other_way_of_dying() {
+    let (panic, exit) = (Event::Panic("task", "why".into()), Event::NodeDown(Down::Exit, "why".into()));
+    assert_eq!(verdict("verdict = \"fail:panic\"", std::slice::from_ref(&panic)), Verdict::Pass);
+    assert_eq!(verdict("verdict = \"fail:panic\"", &[]), Verdict::Opportunity);
+    assert_eq!(verdict("verdict = \"fail:panic\"", &[panic, exit.clone()]), Verdict::Panic);
+    assert_eq!(verdict("verdict = \"fail:exit\"", &[exit]), Verdict::Pass);
+    assert_eq!(verdict("converged = \"9s\"\nverdict = \"fail:converged\"", &[]), Verdict::Pass);
+    assert_eq!(verdict("legally-lost = \"1..5\"\nverdict = \"fail:legally-lost\"", &[]), Verdict::Pass);
+}
+
+#[test]
+fn a_problem_has_the_classes_of_all_that_it_sums_up() {
+    let pending = ["broker-a/0 is down", "2 sends have no result", "broker-a/0 is down"];
+    let judged = judge(&scenario(""), &run_of(&pending.map(|what| Event::Pending(what.into()))));
+    let classes: Vec<&str> = judged.problems[0].classes.iter().map(String::as_str).collect();
+    assert_eq!(classes, ["broker-a is down", "N sends have no result"]);
+    let broken = judge(&scenario(""), &run_of(&[Event::Broken("store.flushed-within-log")]));
+    assert_eq!(broken.problems[0].classes, ["store.flushed-within-log".to_owned()].into());
+}
+
+#[test]
+fn only_checkers_that_must_check_need_something_to_check() {
+    let mut run = run_of(&[]);
+    let idle = run.findings.reports.iter_mut().find(|report| report.checker == "order-store");
+    idle.expect("it always runs").opportunities = 0;
+    let judged = |expect: &str| judge(&scenario(expect), &run).verdict;
+    assert_eq!(judged(""), Verdict::Opportunity);
+    assert_eq!(judged("must-check = [\"lost\", \"order-store\"]"), Verdict::Opportunity);
+    assert_eq!(judged("must-check = [\"lost\"]"), Verdict::Pass);
+    assert_eq!(judged("must-check = []"), Verdict::Pass);
+}
