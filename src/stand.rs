@@ -46,7 +46,7 @@ pub enum StandCommand {
         staticfire run scenarios/fast/power-loss-sync-flush.toml --seed 7\n  \
         staticfire run scenarios/fast/broker-kill.toml --seeds 0..200 --jobs 2\n  \
         staticfire run scenarios/fast/every-poll.toml --crash-at-every-poll broker-a/0 --style power-loss --jobs 2")]
-    Run(RunArguments),
+    Run(Box<RunArguments>),
     /// Run seed after seed of many scenarios, and group what fails
     #[command(after_help = "Examples:\n  \
         staticfire explore --seeds 0..200\n  \
@@ -95,6 +95,9 @@ pub struct RunArguments {
     /// The most address space that this process may use; set for children of other commands
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size, hide = true, conflicts_with = "seeds")]
     memory: Option<u64>,
+    /// The name of this build; told to children of other commands, so that they need not find it out
+    #[arg(long, value_name = "ID", hide = true, requires = "memory")]
+    build: Option<String>,
     /// Show log lines; may be repeated
     #[arg(short, long, action = clap::ArgAction::Count)]
     verbose: u8,
@@ -249,6 +252,9 @@ fn run_one(arguments: &RunArguments) -> Result<Verdict, Problem> {
     if let Some(bytes) = arguments.memory {
         let wrong = |error| Problem::Other(format!("cannot limit the address space to {bytes} bytes: {error}"));
         host::real::limit_address_space(bytes).map_err(wrong)?;
+    }
+    if let Some(id) = &arguments.build {
+        child::set_build_id(id.clone());
     }
     check_mutant(arguments.mutant.as_ref())?;
     // The parent of a child has warned already.

@@ -72,7 +72,7 @@ pub fn run_within(
     let exe = std::env::current_exe().map_err(|error| Problem::Other(format!("cannot find this program: {error}")))?;
     let mut command = Command::new(exe);
     command.arg("run").arg(file).arg("--seed").arg(seed.to_string()).arg("--json");
-    command.arg("--memory").arg(format!("{}B", limits.memory_bytes));
+    command.arg("--memory").arg(format!("{}B", limits.memory_bytes)).arg("--build").arg(build_id());
     change(&mut command);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let cannot = |error: io::Error| Problem::Other(format!("cannot run a process for seed {seed}: {error}"));
@@ -189,23 +189,39 @@ impl Ran {
 
     /// Where the first panic was, as file and line: of a role, which the stand survives, or of the stand itself.
     pub fn panicked_at(&self) -> Option<&str> {
-        let (_, rest) = self.noise.split_once(PANICKED)?;
-        let place = rest.lines().next()?.trim_end_matches(':');
-        // The column is of no use to a reader.
-        Some(place.rsplit_once(':').map_or(place, |(line, _)| line))
+        self.places_of_panics().first().copied()
+    }
+
+    /// The places of all panics, in the order in which they came.
+    pub fn places_of_panics(&self) -> Vec<&str> {
+        let places = self.noise.split(PANICKED).skip(1).map(|rest| {
+            let place = rest.lines().next().unwrap_or_default().trim_end_matches(':');
+            // The column is of no use to a reader.
+            place.rsplit_once(':').map_or(place, |(line, _)| line)
+        });
+        places.collect()
     }
 }
 
 /// What stands before the place in the message of Rust's panic hook.
 const PANICKED: &str = "panicked at ";
 
+/// The name of this build, once it is known.
+static BUILD_ID: OnceLock<String> = OnceLock::new();
+
 /// Names this build: a hash is comparable between runs of one build only.
 pub fn build_id() -> &'static str {
-    static ID: OnceLock<String> = OnceLock::new();
-    ID.get_or_init(|| {
+    BUILD_ID.get_or_init(|| {
         let program = std::env::current_exe().and_then(fs::read);
         program.map_or_else(|_| "unknown".to_owned(), |bytes| short_digest(&bytes))
     })
+}
+
+/// Takes over the name that the parent of this process has found out: to read the whole program again would take longer
+/// than most runs.
+pub fn set_build_id(id: String) {
+    // Whoever asked before got the same name.
+    let _ = BUILD_ID.set(id);
 }
 
 /// Twelve hexadecimal digits that identify some bytes.
