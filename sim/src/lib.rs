@@ -24,6 +24,7 @@ pub mod points;
 pub mod run;
 pub mod scenario;
 pub mod seed;
+pub mod shrink;
 pub mod stand;
 pub mod verdict;
 pub mod workload;
