@@ -8,6 +8,7 @@ mod many;
 mod mutants;
 mod pool;
 mod report;
+mod shrink;
 mod verify;
 
 use std::{
@@ -52,6 +53,11 @@ pub enum StandCommand {
         staticfire explore --seeds 0..200\n  \
         staticfire explore --scenarios 'scenarios/fast/*.toml' --budget 10m --out results.jsonl")]
     Explore(explore::ExploreArguments),
+    /// Turn a seed that fails into a small scenario that fails in the same way
+    #[command(after_help = "Examples:\n  \
+        staticfire shrink scenarios/canary.toml --seed 3\n  \
+        staticfire shrink scenarios/slow/swarm-async-flush.toml --seed 551 --budget 10m --out found")]
+    Shrink(shrink::ShrinkArguments),
     /// Print the plan of a seed: a scenario file that spells every message and fault out
     #[command(after_help = "Example:\n  staticfire plan scenarios/fast/broker-kill.toml --seed 7 > plan.toml")]
     Plan(PlanArguments),
@@ -160,6 +166,7 @@ pub fn main(command: StandCommand) -> ExitCode {
             None => run_one(&arguments),
         },
         StandCommand::Explore(arguments) => explore::explore(&arguments),
+        StandCommand::Shrink(arguments) => shrink::shrink(&arguments),
         StandCommand::Plan(arguments) => print_plan(&arguments),
         StandCommand::Verify(arguments) => verify::verify(&arguments),
         StandCommand::Mutants(arguments) => mutants::mutants(&arguments),

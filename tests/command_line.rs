@@ -64,7 +64,7 @@ fn config(folder: &Path, name: &str, more: &str) -> std::path::PathBuf {
 
 #[test]
 fn every_command_has_an_example_in_its_help() {
-    for command in ["run", "explore", "plan", "verify", "mutants", "bench", "namesrv", "broker"] {
+    for command in ["run", "explore", "shrink", "plan", "verify", "mutants", "bench", "namesrv", "broker"] {
         let output = staticfire(&[command, "--help"]);
         assert!(output.status.success());
         let help = String::from_utf8(output.stdout).unwrap();
@@ -81,6 +81,9 @@ fn wrong_usage_ends_with_2() {
         &["run", "scenarios/fast/broker-kill.toml", "--mutant", "no-such-bug"],
         &["run", "scenarios/fast/broker-kill.toml", "--seeds", "0..4", "--jobs", "0"],
         &["explore", "--seeds", "0..4", "--jobs", "0"],
+        &["shrink", "scenarios/canary.toml", "--jobs", "0"],
+        &["shrink", "scenarios/canary.toml", "--mutant", "no-such-bug"],
+        &["shrink", "there-is-none.toml"],
         &["mutants", "--jobs", "0"],
         &["run", "/dev/zero"],
         &["fly"],

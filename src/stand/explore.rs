@@ -104,13 +104,13 @@ pub fn explore(arguments: &ExploreArguments) -> Result<Verdict, Problem> {
     }
 }
 
-fn parse_time(text: &str) -> Result<Duration, String> {
+pub(super) fn parse_time(text: &str) -> Result<Duration, String> {
     let time = units::parse_time(text)?;
     if time.is_zero() { Err(format!("`{text}` is no time at all")) } else { Ok(time) }
 }
 
 /// Set once somebody ends this process by a signal. Children that run are ended then, and what there is is told.
-fn stop_at_signal() -> Arc<AtomicBool> {
+pub(super) fn stop_at_signal() -> Arc<AtomicBool> {
     let stop = Arc::new(AtomicBool::new(false));
     let set = Arc::clone(&stop);
     // The thread waits for as long as the process lives.
