@@ -200,7 +200,7 @@ impl<T: Trial> Search<'_, T> {
         ddmin::ddmin(items, pieces_max, |kept| self.keep(|scenario| retain(scenario, kept)))
     }
 
-    /// Makes a number smaller: to the least if that will do, else by halves until it is known to within a quarter.
+    /// Makes a number smaller by halves, until it is known to within a quarter how small it can be. `set` writes it.
     fn lower(&mut self, now: u64, least: u64, set: impl Fn(&mut Scenario, u64)) -> Result<(), Stopped> {
         self.lower_to(Grain { least, grain: 1, round: |middle, _| middle }, now, set)
     }
@@ -218,15 +218,19 @@ impl<T: Trial> Search<'_, T> {
     }
 
     fn lower_to(&mut self, grain: Grain, now: u64, set: impl Fn(&mut Scenario, u64)) -> Result<(), Stopped> {
-        if now <= grain.least || self.keep(|scenario| set(scenario, grain.least))? {
-            return Ok(());
-        }
-        let (mut passes, mut fails) = (grain.least, now);
-        while fails - passes > (fails / 4).max(grain.grain) {
-            let middle = (grain.round)(passes + (fails - passes) / 2, passes);
-            match self.keep(|scenario| set(scenario, middle))? {
-                true => fails = middle,
-                false => passes = middle,
+        let Grain { least, grain, round } = grain;
+        let (mut fails, mut passes) = (now, None);
+        while fails > least {
+            let low = passes.unwrap_or(least);
+            let close = fails - low <= (fails / 4).max(grain);
+            let next = match (close, passes) {
+                (true, Some(_)) => break,
+                (true, None) => least,
+                (false, _) => round(low + (fails - low) / 2, low),
+            };
+            match self.keep(|scenario| set(scenario, next))? {
+                true => fails = next,
+                false => passes = Some(next),
             }
         }
         Ok(())

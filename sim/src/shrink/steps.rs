@@ -166,17 +166,19 @@ impl<T: Trial> Search<'_, T> {
         Ok(())
     }
 
-    /// Files of half the size: what needs a log that rolls needs fewer messages then. Once only, because too small files
-    /// may need more messages again.
+    /// Files of half the size, as often as that will do: what needs a log that rolls needs fewer messages then.
     fn smaller_files(&mut self) -> Result<(), Stopped> {
         let mut sizes: Vec<(String, String, String)> = Vec::new();
         for (owner, settings) in edits::settings_of(&mut self.best) {
             let of_files = settings.iter().filter(|(key, _)| key.starts_with(FILE_SIZES));
             sizes.extend(of_files.map(|(key, value)| (owner.clone(), key.clone(), value.clone())));
         }
-        for (owner, key, size) in sizes {
-            if let Some(half) = edits::half_of_size(&size) {
-                self.keep(|scenario| edits::set_setting(scenario, &owner, &key, &half))?;
+        for (owner, key, mut size) in sizes {
+            while let Some(half) = edits::half_of_size(&size) {
+                if !self.keep(|scenario| edits::set_setting(scenario, &owner, &key, &half))? {
+                    break;
+                }
+                size = half;
             }
         }
         Ok(())
