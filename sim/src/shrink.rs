@@ -8,6 +8,7 @@
 
 mod ddmin;
 mod edits;
+mod kinds;
 mod steps;
 mod tidy;
 

@@ -3,112 +3,9 @@
 use std::time::Duration;
 
 use crate::scenario::{
-    FaultKind, Kind, Load, Scenario, Send, Settings, Survival, When,
+    FaultKind, Kind, Load, Scenario, Send, Settings, When,
     units::{Span, parse_size, print_size},
 };
-
-/// The least use of a disk that a fault asks for: what it is brought back to when the fault ends, in percent.
-const FILL_PERCENT_MIN: u8 = 40;
-
-/// The least delay of a link, in microseconds.
-const DELAY_US_MIN: u64 = 1_000;
-
-/// Simpler forms of a fault, the simplest first. Each is simpler than the fault by an order in which nothing is simpler
-/// than itself, so that taking one after the other comes to an end. A kind that is not named here has none.
-pub(super) fn simpler(kind: &FaultKind) -> Vec<FaultKind> {
-    let mut simpler = Vec::new();
-    let mut or = |change: &dyn Fn(&mut FaultKind)| {
-        let mut other = kind.clone();
-        change(&mut other);
-        if other != *kind && !simpler.contains(&other) {
-            simpler.push(other);
-        }
-    };
-    match kind {
-        FaultKind::PowerLoss { style, .. } => {
-            let styles: &[Survival] = match style {
-                Some(Survival::AllOld) => &[],
-                Some(Survival::AllNew | Survival::Prefix) => &[Survival::AllOld],
-                Some(Survival::Independent | Survival::Runs) | None => &[Survival::AllOld, Survival::Prefix],
-            };
-            for to in styles {
-                or(&|kind| set_style(kind, *to));
-            }
-        }
-        FaultKind::Cut { link, .. } => {
-            or(&|kind| set_cut(kind, |_, hold| *hold = false));
-            if link.both {
-                or(&|kind| set_cut(kind, |link, _| link.both = false));
-                or(&|kind| {
-                    set_cut(kind, |link, _| {
-                        link.both = false;
-                        std::mem::swap(&mut link.from, &mut link.to);
-                    });
-                });
-            }
-        }
-        FaultKind::Latency { extra, .. } => match extra.is_exact() {
-            false => or(&|kind| set_extra(kind, Span::exactly(extra.most))),
-            true => or(&|kind| set_extra(kind, Span::exactly(half_of(extra.most)))),
-        },
-        FaultKind::DiskFill { percent, .. } if *percent > FILL_PERCENT_MIN => or(&|kind| {
-            if let FaultKind::DiskFill { percent, .. } = kind {
-                *percent = FILL_PERCENT_MIN + (*percent - FILL_PERCENT_MIN) / 2;
-            }
-        }),
-        FaultKind::DiskSlow { .. } => {
-            or(&|kind| set_factor(kind, |_| 2));
-            or(&|kind| set_factor(kind, |factor| factor / 2));
-        }
-        FaultKind::Skew { .. } => or(&|kind| {
-            if let FaultKind::Skew { by_ms, .. } = kind {
-                *by_ms /= 2;
-            }
-        }),
-        FaultKind::Hold { .. } => {
-            or(&|kind| set_nth(kind, |_| 1));
-            or(&|kind| set_nth(kind, |nth| nth / 2));
-        }
-        _ => {}
-    }
-    simpler
-}
-
-fn set_style(kind: &mut FaultKind, to: Survival) {
-    if let FaultKind::PowerLoss { style, .. } = kind {
-        *style = Some(to);
-    }
-}
-
-fn set_cut(kind: &mut FaultKind, change: impl FnOnce(&mut crate::scenario::Link, &mut bool)) {
-    if let FaultKind::Cut { link, hold, .. } = kind {
-        change(link, hold);
-    }
-}
-
-fn set_extra(kind: &mut FaultKind, to: Span<Duration>) {
-    if let FaultKind::Latency { extra, .. } = kind {
-        *extra = to;
-    }
-}
-
-fn set_factor(kind: &mut FaultKind, to: impl FnOnce(u32) -> u32) {
-    if let FaultKind::DiskSlow { factor, .. } = kind {
-        *factor = to(*factor).clamp(1, *factor);
-    }
-}
-
-fn set_nth(kind: &mut FaultKind, to: impl FnOnce(u32) -> u32) {
-    if let FaultKind::Hold { gate, .. } = kind {
-        gate.nth = to(gate.nth).max(1);
-    }
-}
-
-fn half_of(delay: Duration) -> Duration {
-    let micros = u64::try_from(delay.as_micros()).unwrap_or(u64::MAX);
-    let half = round_time(micros / 2, DELAY_US_MIN).max(DELAY_US_MIN);
-    Duration::from_micros(half.min(micros))
-}
 
 /// A time at or below `middle` and above `above`, both in microseconds, that is as round as can be.
 pub(super) fn round_time(middle: u64, above: u64) -> u64 {
@@ -236,48 +133,6 @@ pub(super) fn half_of_size(text: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::{Gate, Link};
-
-    fn simplest(mut kind: FaultKind) -> (FaultKind, usize) {
-        let mut steps = 0;
-        while let Some(simpler) = simpler(&kind).pop() {
-            kind = simpler;
-            steps += 1;
-            assert!(steps < 100, "{kind:?} is never simple enough");
-        }
-        (kind, steps)
-    }
-
-    #[test]
-    fn every_kind_becomes_simple_in_few_steps() {
-        let node = || "broker-a/0".to_owned();
-        let link = |both| Link { from: "broker-a".into(), to: "billing".into(), both };
-        let ms = Duration::from_millis;
-        let kinds = [
-            (FaultKind::Kill { node: node() }, FaultKind::Kill { node: node() }),
-            (
-                FaultKind::PowerLoss { node: node(), style: Some(Survival::Runs) },
-                FaultKind::PowerLoss { node: node(), style: Some(Survival::AllOld) },
-            ),
-            (
-                FaultKind::Latency { link: link(true), extra: Span { least: ms(5), most: ms(500) } },
-                FaultKind::Latency { link: link(true), extra: Span::exactly(ms(1)) },
-            ),
-            (FaultKind::DiskFill { node: node(), percent: 97 }, FaultKind::DiskFill { node: node(), percent: 40 }),
-            (FaultKind::DiskSlow { node: node(), factor: 60 }, FaultKind::DiskSlow { node: node(), factor: 1 }),
-            (FaultKind::Skew { node: node(), by_ms: -5_000 }, FaultKind::Skew { node: node(), by_ms: 0 }),
-            (
-                FaultKind::Hold { gate: Gate { point: "store.flushing".into(), node: node(), nth: 40 }, until: None },
-                FaultKind::Hold { gate: Gate { point: "store.flushing".into(), node: node(), nth: 1 }, until: None },
-            ),
-        ];
-        for (kind, expected) in kinds {
-            assert_eq!(simplest(kind).0, expected);
-        }
-        let cut = FaultKind::Cut { link: link(true), port: None, hold: true };
-        let (simplest, steps) = simplest(cut);
-        assert!(simpler(&simplest).is_empty() && steps == 2, "{simplest:?} after {steps}");
-    }
 
     #[test]
     fn sizes_are_halved_in_their_own_notation() {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::scenario::{FaultKind, Load, Scenario, SendMode, When, units::Span};
 
-use super::{Search, Stopped, Trial, edits};
+use super::{Search, Stopped, Trial, edits, kinds};
 
 /// The shortest active phase, and the shortest time for which a fault is in effect.
 const TIME_MIN: Duration = Duration::from_millis(100);
@@ -101,7 +101,7 @@ impl<T: Trial> Search<'_, T> {
                     }
                 })?;
             }
-            for simpler in edits::simpler(&kind) {
+            for simpler in kinds::simpler(&kind) {
                 if self.keep(|scenario| set_kind(scenario, &id, &simpler))? {
                     break;
                 }
