@@ -108,6 +108,7 @@ macro_rules! scenarios {
 scenarios! {
     bad_network: "bad-network",
     broker_kill: "broker-kill",
+    damaged_disk: "damaged-disk",
     disk_85_percent: "disk-85-percent",
     disk_errors: "disk-errors",
     every_poll: "every-poll",

@@ -17,6 +17,7 @@ mod file;
 mod handle;
 mod image;
 mod journal;
+mod media;
 mod names;
 mod page_set;
 mod pages;
@@ -27,15 +28,16 @@ mod tests;
 
 pub use crash::{CrashReport, Survival};
 pub use device::Timing;
-pub use faults::{DiskError, DiskFault, Hits};
+pub use faults::{DiskError, DiskFault, Hits, Media};
 pub use handle::{DiskHandle, Surroundings};
 pub use image::Image;
+pub use media::Place;
 
 use std::{
     collections::BTreeSet,
     io,
     ops::RangeInclusive,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -152,6 +154,7 @@ struct State {
     seq: u64,
     counters: DiskCounters,
     faults: Faults,
+    damages: Vec<media::Damage>,
 }
 
 impl Disk {
@@ -169,6 +172,7 @@ impl Disk {
             seq: 0,
             counters: DiskCounters::default(),
             faults,
+            damages: Vec::new(),
         };
         Disk { state: Arc::new(Mutex::new(state)) }
     }
@@ -246,6 +250,17 @@ impl Disk {
     /// Ends it. Nothing happens if it has ended.
     pub fn remove_fault(&self, key: u64) {
         self.lock().faults.remove(key);
+    }
+
+    /// Damages so many pages that the device holds, of files whose whole path `pattern` says, drawn by `key`; their
+    /// files leave the page cache, as far as it is clean. Tells which pages; fewer if there are not so many.
+    pub fn damage(&self, key: u64, pattern: &str, what: Media, count: u32, now: u64) -> Vec<Place> {
+        self.lock().damage(key, (pattern, what), count, now)
+    }
+
+    /// Undoes damage where nobody has written anew.
+    pub fn repair(&self, key: u64, now: u64) {
+        self.lock().repair(key, now);
     }
 
     /// Bytes in use (files, journal and foreign bytes) and bytes in all.
@@ -341,6 +356,9 @@ impl State {
         if self.content(ino).is_cached(at, count) {
             return Ok(());
         }
+        if self.content(ino).is_spoilt(at, count) {
+            return Err(errno::error(errno::IO));
+        }
         if self.faults.hit(DiskError::Read, path) {
             return Err(errno::error(errno::IO));
         }
@@ -401,6 +419,33 @@ impl State {
             let committed = self.names.journal.iter().take_while(|op| op.seq <= start).count();
             self.names.commit(&(0..committed).collect());
         }
+    }
+
+    /// A flush that began at `start` ends, as faults want it. Tells what went wrong without the process hearing of it.
+    fn land_flush(
+        &mut self,
+        (ino, path): (Ino, &Path),
+        start: u64,
+        pages: std::ops::Range<u64>,
+        now: u64,
+    ) -> Vec<(DiskError, PathBuf, Option<u64>)> {
+        if self.faults.hit(DiskError::Flush, path) {
+            self.fail_flush(ino, start, pages, now);
+            return Vec::new();
+        }
+        if self.faults.hit(DiskError::LyingFlush, path) {
+            self.content_mut(ino).cancel_flush(start);
+            return vec![(DiskError::LyingFlush, path.to_owned(), None)];
+        }
+        for error in [DiskError::LostWrite, DiskError::MisdirectedWrite] {
+            // Only a flush that has something to write can lose it.
+            if !self.content(ino).flushable(start, pages.clone()).is_empty() && self.faults.hit(error, path) {
+                let wrong = self.misplace((ino, path.to_owned()), start, pages, (error, now));
+                return wrong.into_iter().map(|(path, page)| (error, path, Some(page))).collect();
+            }
+        }
+        self.end_flush(ino, start, pages);
+        Vec::new()
     }
 
     /// A flush failed: what it was to write is clean, and the device has what it had.

@@ -14,6 +14,9 @@ use xxhash_rust::xxh3::Xxh3;
 /// Names the function of the history's hash and the encoding under it; a change of either gets a new name.
 pub const HASH_VERSION: &str = "xxh3-128/1";
 
+/// Faults of disks after which a file may be wrong for good.
+const SPOILS: [&str; 5] = ["bit-rot", "latent-sector", "lost-write", "misdirected-write", "lying-flush"];
+
 /// The hash is kept after every so many records, so that two runs can be compared piece by piece.
 pub const CHECKPOINT_EVERY: u64 = 1_000;
 
@@ -317,7 +320,7 @@ impl History {
         &self.nodes[node.0 as usize]
     }
 
-    /// Whether a fault let a call of a life on a file go wrong before a record.
+    /// Whether, before a record, a fault let a call of a life on a file go wrong, or spoilt the disk of its node.
     #[must_use]
     pub fn failed_by_its_disk(&self, life: Option<(NodeRef, u32)>, before: usize) -> bool {
         let records = self.records[..before]
@@ -325,7 +328,10 @@ impl History {
             .rev()
             .take_while(|record| record.node != life || !matches!(record.event, Event::NodeUp));
         let mut own = records.filter(|record| record.node.is_some() && record.node == life);
+        let node = life.map(|(node, _)| node);
+        let mut of_node = self.records[..before].iter().filter(|record| record.node.map(|(node, _)| node) == node);
         own.any(|record| matches!(record.event, Event::DiskError(..)))
+            || of_node.any(|record| matches!(record.event, Event::DiskError(kind, _) if SPOILS.contains(&kind)))
     }
 
     /// The number of a node of this name, made if it is new.

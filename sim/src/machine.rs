@@ -302,9 +302,9 @@ impl Surroundings for Ground {
         self.world.upgrade().map_or(0, |world| self.life.node.wall_ms(world.now()))
     }
 
-    fn failed(&self, error: DiskError, path: &Path) {
+    fn failed(&self, error: DiskError, path: &Path, page: Option<u64>) {
         if let Some(world) = self.world.upgrade() {
-            world.disk_failed(&self.life, error, path);
+            world.disk_failed(&self.life, error, (path, page));
         }
     }
 

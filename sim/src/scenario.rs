@@ -20,11 +20,11 @@ pub mod units;
 
 use std::{collections::BTreeMap, time::Duration};
 
-pub use fault::error_name;
 pub use fault::{
     Back, ClockFault, Extreme, Fault, FaultKind, FileSystem, Gate, Lasting, Link, LinkFault, Members, Port, Shape,
     Survival, When,
 };
+pub use fault::{error_name, media_name};
 pub use nemesis::Nemesis;
 pub use reader::{At, ScenarioError};
 use units::{Rate, Span};
@@ -42,7 +42,7 @@ pub const ALWAYS: &str = "always";
 pub const FAILURES: [&str; 7] = [ALWAYS, "aborted", "converged", "exit", "legally-lost", "panic", "stop-killed"];
 
 /// Counts that `at-least` may name: how often something happened that a scenario is about.
-pub const COUNTS: [&str; 32] = [
+pub const COUNTS: [&str; 36] = [
     "sent",
     "acked",
     "info",
@@ -65,6 +65,10 @@ pub const COUNTS: [&str; 32] = [
     "write-errors",
     "flush-errors",
     "short-writes",
+    "damaged-pages",
+    "lost-writes",
+    "misdirected-writes",
+    "lying-flushes",
     "dirty-pages-at-crash",
     "lost-pages",
     "torn-pages",

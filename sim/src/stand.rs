@@ -124,9 +124,9 @@ pub trait Observer: Send + Sync {
         let _ = (stand, place, name);
     }
 
-    /// A call on a file went wrong, as faults of the disk wanted it.
-    fn disk_failed(&self, stand: &Stand, place: &Place, error: DiskError, path: &Path) {
-        let _ = (stand, place, error, path);
+    /// A call on a file went wrong, as faults of the disk wanted it; with the number of the page if it is about one.
+    fn disk_failed(&self, stand: &Stand, place: &Place, error: DiskError, at: (&Path, Option<u64>)) {
+        let _ = (stand, place, error, at);
     }
 
     /// A task panicked (or the process died of a signal); its node has been killed.

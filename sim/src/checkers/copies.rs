@@ -2,7 +2,8 @@
 //!
 //! A broker that flushes before it acknowledges promises a durable copy; one that does not promises a copy in its page
 //! cache, which turns durable when the node flushes past the message. A power loss destroys cache copies that had not
-//! turned durable, and so does a flush of the log that fails; a kill destroys nothing, and the deletion of a log file
+//! turned durable, and so does a flush of the log that fails; a disk that spoils a page, writes it elsewhere or lies about
+//! a flush destroys durable ones, and whatever recovery cannot reach behind them; a kill destroys nothing, and the deletion of a log file
 //! destroys what was in it.
 
 use std::collections::BTreeMap;
@@ -14,6 +15,9 @@ use crate::{
 
 /// The default of `mappedFileSizeCommitLog`.
 const LOG_FILE_BYTES: u64 = 1 << 30;
+
+/// The unit in which disks write and spoil.
+const PAGE_BYTES: u64 = 4096;
 
 /// What became of a copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,10 +47,29 @@ struct Log {
     cache_losses: Vec<(usize, u64)>,
     /// Recoveries: record, and the end of the log after it.
     recoveries: Vec<(usize, u64)>,
+    /// What the disk spoilt, or did not write though it said so.
+    holes: Vec<Hole>,
+    /// Up to where flushes told that the log was durable.
+    told: u64,
+    /// A flush did nothing: the next that is told of is a lie.
+    is_lied_to: bool,
     /// Deleted files: record, and where the file began.
     deletions: Vec<(usize, u64)>,
     /// Up to where the log is known to be durable.
     durable: u64,
+}
+
+/// A part of the log that is not on the disk as it should be.
+#[derive(Debug, Clone, Copy)]
+struct Hole {
+    /// The record that tells of it.
+    record: usize,
+    /// Where it begins.
+    from: u64,
+    /// Where it ends.
+    to: u64,
+    /// A flush was said to have written it.
+    is_a_lie: bool,
 }
 
 /// What one life appended.
@@ -106,7 +129,12 @@ impl Logs {
     /// Whether the log of a node lost something lawfully between two records.
     pub fn cut_back_between(&self, node: NodeRef, from: usize, to: usize) -> bool {
         let Some(log) = self.nodes.get(&node) else { return false };
-        log.cache_losses.iter().any(|(at, _)| (from..to).contains(at)) && !log.flushes_before_ack
+        let lost_a_cache = log.cache_losses.iter().any(|(at, _)| (from..to).contains(at)) && !log.flushes_before_ack;
+        let found_a_hole = || {
+            let mut recoveries = log.recoveries.iter().filter(|(at, _)| (from..to).contains(at));
+            recoveries.any(|(at, _)| log.holes_before(*at).next().is_some())
+        };
+        lost_a_cache || found_a_hole()
     }
 }
 
@@ -119,7 +147,24 @@ impl Log {
                     life.appends.push((index, *end));
                 }
             }
-            Event::Flush(durable) => self.durable = self.durable.max(*durable),
+            Event::DiskError("lying-flush", path) if path.starts_with("commitlog/") => self.is_lied_to = true,
+            Event::DiskError("lost-write" | "misdirected-write" | "bit-rot", place) => {
+                let from = page_of_log(place);
+                self.holes.extend(from.map(|from| Hole {
+                    record: index,
+                    from,
+                    to: from + PAGE_BYTES,
+                    is_a_lie: false,
+                }));
+            }
+            Event::Flush(end) if std::mem::take(&mut self.is_lied_to) => {
+                self.holes.push(Hole { record: index, from: self.told, to: *end, is_a_lie: true });
+                self.told = self.told.max(*end);
+            }
+            Event::Flush(durable) => {
+                self.durable = self.durable.max(*durable);
+                self.told = self.told.max(*durable);
+            }
             Event::NodeDown(Down::PowerLoss, _) => self.cache_losses.push((index, self.durable)),
             Event::DiskError("eio-flush", path) if path.starts_with("commitlog/") => {
                 self.cache_losses.push((index, self.durable));
@@ -127,6 +172,7 @@ impl Log {
             Event::Recover(end) => {
                 self.recoveries.push((index, *end));
                 self.durable = self.durable.min(*end);
+                self.told = *end;
                 if let Some(life) = self.lives.last_mut() {
                     life.start = *end;
                 }
@@ -134,6 +180,12 @@ impl Log {
             Event::Delete(start) => self.deletions.push((index, *start)),
             _ => {}
         }
+    }
+
+    /// The holes that are there at a record: what a flush did not write is missed after a loss of power only.
+    fn holes_before(&self, record: usize) -> impl Iterator<Item = &Hole> {
+        let lost_power = move |hole: &Hole| self.cache_losses.iter().any(|(at, _)| (hole.record..record).contains(at));
+        self.holes.iter().filter(move |hole| hole.record < record && (!hole.is_a_lie || lost_power(hole)))
     }
 
     /// The end of the log as far as it is known.
@@ -153,12 +205,15 @@ impl Log {
 
     fn copy_lost_after(&self, index: usize) -> Option<(usize, &'static str)> {
         let crashes = self.cache_losses.iter().filter(|_| !self.flushes_before_ack).map(|(at, _)| *at);
-        let crash = crashes.filter(|at| *at > index).min();
+        let crash = crashes.filter(|at| *at > index).map(|at| (at, "its retry was only promised to caches")).min();
         let end = self.end_at(index);
         let files = self.deletions.iter().filter(|(at, start)| *at > index && start + self.file_bytes > end);
-        let deletion = files.map(|(at, _)| *at).min();
-        let crash = crash.map(|at| (at, "its retry was only promised to caches"));
-        crash.into_iter().chain(deletion.map(|at| (at, "the log file of its retry was deleted to free the disk"))).min()
+        let deletion = files.map(|(at, _)| (*at, "the log file of its retry was deleted to free the disk")).min();
+        // A page that is not there takes along what lies behind it as soon as the log is recovered.
+        let recovered_after = |at: usize| self.recoveries.iter().any(|(recovery, _)| *recovery > at.max(index));
+        let holes = self.holes_before(usize::MAX).filter(|hole| hole.to > end || recovered_after(hole.record));
+        let hole = holes.map(|hole| (hole.record, "the device did not hold its retry")).min();
+        crash.into_iter().chain(deletion).chain(hole).min()
     }
 
     /// The end of the log when the record `index` was written.
@@ -168,10 +223,22 @@ impl Log {
         ends.max_by_key(|(at, _)| *at).map_or(0, |(_, end)| *end)
     }
 
+    /// Where the message that begins at `phy` ends.
+    fn end_of(&self, ok: usize, phy: u64) -> u64 {
+        let born = self.born(ok, phy);
+        let appends = self.lives.iter().flat_map(|life| &life.appends);
+        appends.clone().find(|(index, _)| Some(*index) == born).map_or(phy + 1, |(_, end)| *end)
+    }
+
     fn fate(&self, ok: usize, phy: u64) -> Fate {
         let Some(born) = self.born(ok, phy) else { return Fate::Lost(vec![ok]) };
+        let end = self.end_of(ok, phy);
         let gone = self.recoveries.iter().find(|(index, end)| *index > born && *end <= phy);
         if let Some((recovery, _)) = gone {
+            // Behind a page that is not there no record can be reached.
+            if let Some(hole) = self.holes_before(*recovery).find(|hole| hole.from < end) {
+                return Fate::LegallyLost([hole.record, *recovery]);
+            }
             let mut losses = self.cache_losses.iter().filter(|(index, _)| (born..*recovery).contains(index));
             let died = losses.clone().find(|(_, durable)| *durable <= phy).filter(|_| !self.flushes_before_ack);
             return match died {
@@ -179,12 +246,21 @@ impl Log {
                 None => Fate::Lost([born, *recovery].into_iter().chain(losses.next().map(|(at, _)| *at)).collect()),
             };
         }
+        if let Some(hole) = self.holes_before(usize::MAX).find(|hole| hole.from < end && phy < hole.to) {
+            return Fate::LegallyLost([hole.record; 2]);
+        }
         let file = phy - phy % self.file_bytes;
         match self.deletions.iter().find(|(index, start)| *index > born && *start == file) {
             Some((index, _)) => Fate::Deleted(*index),
             None => Fate::Kept,
         }
     }
+}
+
+/// Where in the log a page of one of its files begins.
+fn page_of_log(place: &str) -> Option<u64> {
+    let (file, page) = place.strip_prefix("commitlog/")?.split_once('@')?;
+    Some(file.parse::<u64>().ok()? + page.parse::<u64>().ok()? * PAGE_BYTES)
 }
 
 fn log_file_bytes(config: &[(String, String)]) -> u64 {

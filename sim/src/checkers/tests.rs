@@ -274,6 +274,36 @@ fn a_retry_whose_file_was_deleted_is_legally_lost() {
 }
 
 #[test]
+fn what_lies_at_or_behind_a_spoilt_page_is_legally_lost() {
+    let found = |page: u64, is_cut: bool| {
+        let story = Story::of("SYNC_FLUSH");
+        story.send(0, 0).flush(1);
+        story.event("broker-a/0", |_| Event::DiskError("lost-write", format!("commitlog/00000000000000000000@{page}")));
+        story.down("broker-a/0", Down::PowerLoss).recover(if is_cut { 0 } else { 1 });
+        story.found()
+    };
+    assert_eq!((found(0, true), found(0, false)), (vec![], vec![]));
+    assert_eq!(found(1, true), [("lost", 1)], "a page behind it is no excuse");
+    assert_eq!(found(1, false), [("unread", 1)]);
+}
+
+#[test]
+fn what_a_lying_flush_promised_is_legally_lost_to_a_power_loss_only() {
+    let found = |lies: bool, how| {
+        let story = Story::of("SYNC_FLUSH");
+        story.invoke(0).append(0);
+        if lies {
+            story.event("broker-a/0", |_| Event::DiskError("lying-flush", "commitlog/00000000000000000000".into()));
+        }
+        story.flush(1).ok(0, 0).down("broker-a/0", how).recover(0);
+        story.found()
+    };
+    assert_eq!(found(true, Down::PowerLoss), []);
+    assert_eq!(found(true, Down::Kill), [("lost", 1)]);
+    assert_eq!(found(false, Down::PowerLoss), [("lost", 1)]);
+}
+
+#[test]
 fn what_was_not_sent_or_was_changed_is_a_phantom() {
     let story = Story::of("SYNC_FLUSH");
     story.consume(5, 0);

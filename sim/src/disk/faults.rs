@@ -7,6 +7,7 @@ use crate::seed::{Domain, Draw, Seed};
 
 const HIT: Domain = Domain::named("disk.fault-hit");
 const SHORT: Domain = Domain::named("disk.short-write");
+const PLACE: Domain = Domain::named("disk.fault-place");
 
 /// What goes wrong with files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,6 +22,21 @@ pub enum DiskError {
     /// A flush fails with EIO. What it was to write becomes clean, and keeps its old content on the device; a later
     /// flush has nothing to write, and succeeds.
     Flush,
+    /// A flush succeeds, but one page that it was to write is not written.
+    LostWrite,
+    /// The same, and the page is written where another page of the device belongs.
+    MisdirectedWrite,
+    /// A flush succeeds and does nothing.
+    LyingFlush,
+}
+
+/// How the device spoils what it holds. What a process writes anew is sound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Media {
+    /// One bit is the other one.
+    BitRot,
+    /// It cannot be read.
+    LatentSector,
 }
 
 /// Which of the calls that could be hit are.
@@ -87,6 +103,11 @@ impl Faults {
             };
         }
         hit
+    }
+
+    /// Decides which page it hits, or which bit. Numbered within what `key` names.
+    pub(super) fn place(&self, key: u64, number: u64) -> Draw {
+        self.seed.draw(PLACE, mix(self.entity, key), number)
     }
 
     /// Decides how short a write is. Numbered by the last change of the disk.

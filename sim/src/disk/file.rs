@@ -111,7 +111,7 @@ impl RawFile for SimFile {
         });
         tell_if_failed(&self.handle, DiskError::Write, &self.path, &written);
         if short && written.is_ok() {
-            env.failed(DiskError::ShortWrite, &self.path);
+            env.failed(DiskError::ShortWrite, &self.path, None);
         }
         written
     }
@@ -215,7 +215,7 @@ impl SimMapping {
         let env = self.handle.env();
         let fetched = self.handle.with(|state| state.fetch((self.ino, &self.path), from, to - from, env.now()));
         if is_io(&fetched) {
-            env.failed(DiskError::Read, &self.path);
+            env.failed(DiskError::Read, &self.path, None);
             env.die(&format!("SIGBUS: {} cannot be read at {from}..{to}", self.path.display()));
         }
     }
@@ -245,7 +245,7 @@ impl RawMapping for SimMapping {
             state.write((self.ino, &self.path), at, bytes, env.now())
         });
         if is_io(&stored) {
-            env.failed(DiskError::Read, &self.path);
+            env.failed(DiskError::Read, &self.path, None);
             env.die(&format!("SIGBUS: {} cannot be read at {at}", self.path.display()));
             return;
         }
@@ -335,7 +335,7 @@ fn is_io<T>(result: &io::Result<T>) -> bool {
 
 fn tell_if_failed<T>(handle: &DiskHandle, error: DiskError, path: &Path, result: &io::Result<T>) {
     if is_io(result) {
-        handle.env().failed(error, path);
+        handle.env().failed(error, path, None);
     }
 }
 
@@ -366,7 +366,10 @@ fn flush(
         let landed = flight.land(&path, &told, pages);
         tell_if_failed(&handle, DiskError::Flush, &path, &landed);
         drop(held);
-        landed
+        for (error, path, page) in landed? {
+            handle.env().failed(error, &path, page);
+        }
+        Ok(())
     })
 }
 
@@ -380,24 +383,24 @@ struct Flight<'a> {
 impl Flight<'_> {
     /// # Errors
     /// This flush failed, or one that the open file has not told of.
-    fn land(mut self, path: &Path, told: &AtomicU64, pages: std::ops::Range<u64>) -> io::Result<()> {
+    fn land(mut self, path: &Path, told: &AtomicU64, pages: std::ops::Range<u64>) -> io::Result<Wrongs> {
         let now = self.handle.env().now();
         self.handle.with(|state| {
+            let mut wrongs = Vec::new();
             if let Some(start) = self.start.take() {
-                if state.faults.hit(DiskError::Flush, path) {
-                    state.fail_flush(self.ino, start, pages, now);
-                } else {
-                    state.end_flush(self.ino, start, pages);
-                }
+                wrongs = state.land_flush((self.ino, path), start, pages, now);
             }
             let errors = state.names.inode(self.ino).flush_errors;
             if told.swap(errors, Ordering::Relaxed) < errors {
                 return Err(errno::error(errno::IO));
             }
-            Ok(())
+            Ok(wrongs)
         })
     }
 }
+
+/// What a flush that succeeded did wrong all the same.
+type Wrongs = Vec<(DiskError, PathBuf, Option<u64>)>;
 
 impl Drop for Flight<'_> {
     fn drop(&mut self) {

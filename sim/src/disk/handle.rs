@@ -32,9 +32,9 @@ pub trait Surroundings: Send + Sync {
     /// The node's wall clock, in milliseconds since 1970: stamps changes of files.
     fn wall_ms(&self) -> i64;
 
-    /// A call on a file went wrong, as faults of the disk wanted it.
-    fn failed(&self, error: DiskError, path: &Path) {
-        let _ = (error, path);
+    /// A call on a file went wrong, as faults of the disk wanted it; with the number of the page if it is about one.
+    fn failed(&self, error: DiskError, path: &Path, page: Option<u64>) {
+        let _ = (error, path, page);
     }
 
     /// The process touched memory that the device cannot back (SIGBUS): stop the node, as a panic would. Called inside

@@ -112,6 +112,10 @@ impl Names {
         self.inodes.get_mut(&ino).expect("an inode lives as long as anything names it")
     }
 
+    pub(super) fn exists(&self, ino: Ino) -> bool {
+        self.inodes.contains_key(&ino)
+    }
+
     pub(super) fn inos(&self) -> Vec<Ino> {
         self.inodes.keys().copied().collect()
     }

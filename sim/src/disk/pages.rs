@@ -115,6 +115,8 @@ pub(super) struct Content {
     lost: BTreeMap<u64, Lost>,
     /// Pages that are on the device only.
     evicted: PageSet,
+    /// Pages that the device cannot read.
+    spoilt: PageSet,
     /// The starts of flushes under way.
     flights: Vec<u64>,
     blocks: u64,
@@ -135,6 +137,7 @@ impl Content {
             undo: BTreeMap::new(),
             lost: BTreeMap::new(),
             evicted: PageSet::default(),
+            spoilt: PageSet::default(),
             flights: Vec::new(),
             blocks: 0,
             writeback,
@@ -240,6 +243,59 @@ impl Content {
         self.revert(0);
     }
 
+    // ---- a device that holds something else ----
+
+    /// Pages that hold something and are the same on the device and in the page cache.
+    pub(super) fn clean_pages(&self) -> Vec<u64> {
+        let differs = |page: &u64| self.undo.contains_key(page) || self.lost.contains_key(page);
+        self.written.iter_from(0).filter(|page| !differs(page)).collect()
+    }
+
+    /// Pages that a flush which began at `start` is to write, and that were not changed since.
+    pub(super) fn flushable(&self, start: u64, pages: std::ops::Range<u64>) -> Vec<u64> {
+        self.undo.range(pages).filter(|(_, undo)| undo.last <= start).map(|(&page, _)| page).collect()
+    }
+
+    /// A page counts as written and is not.
+    pub(super) fn lose(&mut self, page: u64) {
+        if let Some(undo) = self.undo.remove(&page) {
+            self.lost.insert(page, Lost { durable: undo.durable, evicted_at: undo.due });
+        }
+    }
+
+    /// The device holds something else on a clean page from now on, and the page cache lets go of it.
+    pub(super) fn overwrite_on_device(&mut self, page: u64, image: Image, now: u64) {
+        self.lost.insert(page, Lost { durable: image, evicted_at: now });
+        self.revert(now);
+    }
+
+    /// Undoes that, unless the page was written anew.
+    pub(super) fn restore(&mut self, page: u64, pristine: &Image, rotten: &Image, now: u64) {
+        let is_waiting = self.lost.get(&page).is_some_and(|lost| lost.durable.bytes() == rotten.bytes());
+        if is_waiting && self.image(page).bytes() == pristine.bytes() {
+            self.lost.remove(&page);
+        } else if !self.undo.contains_key(&page) && self.image(page).bytes() == rotten.bytes() {
+            self.overwrite_on_device(page, pristine.clone(), now);
+        }
+    }
+
+    /// The device cannot read a clean page any more, and the page cache lets go of it.
+    pub(super) fn spoil(&mut self, page: u64) {
+        self.spoilt.insert(page);
+        self.evicted.insert(page);
+    }
+
+    pub(super) fn unspoil(&mut self, page: u64) {
+        self.spoilt.remove(page);
+    }
+
+    /// Whether a part of a range can be had neither from the page cache nor from the device.
+    pub(super) fn is_spoilt(&self, at: u64, count: u64) -> bool {
+        let end = at.saturating_add(count).min(self.len);
+        let pages = self.spoilt.iter_from(at / PAGE_BYTES).take_while(|page| *page < pages_of(end));
+        at < end && pages.into_iter().any(|page| self.evicted.contains(page))
+    }
+
     // ---- writing ----
 
     /// How many of the bytes at `at..at + count` can be stored if the device has `free` blocks.
@@ -314,6 +370,7 @@ impl Content {
         }
         self.written.insert(page);
         self.evicted.remove(page);
+        self.spoilt.remove(page);
         match &self.body {
             Some(body) if page < pages_of(body.region.len()) => {
                 body.region.write(page * PAGE_BYTES + inside as u64, bytes);
@@ -332,6 +389,7 @@ impl Content {
             Image::Zeros => {
                 self.written.remove(page);
                 self.evicted.remove(page);
+                self.spoilt.remove(page);
                 self.pages.remove(&page);
             }
             Image::Bytes(content) => {

@@ -21,7 +21,7 @@ use host::{
 };
 
 use super::{
-    CrashReport, Disk, DiskError, DiskFault, DiskHandle, DiskSettings, Durability, Hits, Surroundings, Survival,
+    CrashReport, Disk, DiskError, DiskFault, DiskHandle, DiskSettings, Durability, Hits, Media, Surroundings, Survival,
     Timing, errno,
 };
 use crate::seed::Seed;
@@ -548,6 +548,92 @@ fn writes_fail_without_a_trace_or_are_short() {
         lengths.insert(count);
     }
     assert_eq!(lengths.into_iter().collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6, 7]);
+}
+
+#[test]
+fn a_lost_write_is_missed_only_after_a_crash() {
+    let mut bench = bench();
+    let file = bench.durable("/log", b"old");
+    file.write_at(b"new", 0).unwrap();
+    fail(&bench, DiskError::LostWrite, ALWAYS);
+    run(file.sync(false)).unwrap();
+    run(file.sync(false)).unwrap();
+    assert_eq!(bench.read("/log").unwrap(), b"new");
+    bench.crash(1, Some(Survival::AllNew));
+    assert_eq!(bench.read("/log").unwrap(), b"old");
+}
+
+#[test]
+fn a_misdirected_write_spoils_another_page_of_the_directory() {
+    let mut bench = bench();
+    let (one, _other) = (bench.durable("/one", &[1; PAGE]), bench.durable("/other", &[2; PAGE]));
+    one.write_at(&[3; PAGE], 0).unwrap();
+    fail(&bench, DiskError::MisdirectedWrite, ALWAYS);
+    run(one.sync(false)).unwrap();
+    assert_eq!(bench.read("/one").unwrap(), [3; PAGE]);
+    bench.crash(1, Some(Survival::AllNew));
+    assert_eq!((bench.read("/one").unwrap(), bench.read("/other").unwrap()), (vec![1; PAGE], vec![3; PAGE]));
+}
+
+#[test]
+fn a_lying_flush_does_nothing_and_an_honest_one_after_it_does() {
+    for honest in [false, true] {
+        let mut bench = bench();
+        let file = bench.durable("/log", b"old");
+        file.write_at(b"new", 0).unwrap();
+        fail(&bench, DiskError::LyingFlush, ALWAYS);
+        run(file.sync(false)).unwrap();
+        bench.disk.remove_fault(1);
+        if honest {
+            run(file.sync(false)).unwrap();
+        }
+        bench.crash(1, Some(Survival::AllOld));
+        assert_eq!(bench.read("/log").unwrap(), if honest { b"new" } else { b"old" });
+    }
+}
+
+#[test]
+fn a_rotten_bit_is_the_same_at_every_read_until_it_is_repaired_or_written_anew() {
+    let bench = bench();
+    let file = bench.durable("/log", &[0; 3 * PAGE]);
+    let ones = || {
+        let mut bytes = [0; 3 * PAGE];
+        file.read_at(&mut bytes, 0).unwrap();
+        let ones = bytes.iter().enumerate().filter(|(_, byte)| **byte != 0);
+        ones.map(|(at, byte)| (at, *byte)).collect::<Vec<_>>()
+    };
+    let pages = bench.disk.damage(1, "/log", Media::BitRot, 2, 0);
+    let rotten = ones();
+    assert_eq!((pages.len(), rotten.len()), (2, 2));
+    assert!(rotten.iter().all(|(_, byte)| byte.count_ones() == 1), "{rotten:?}");
+    assert!(pages.iter().all(|(_, page)| rotten.iter().any(|(at, _)| *at as u64 / PAGE as u64 == *page)));
+    assert_eq!(ones(), rotten);
+    let first = rotten[0].0 / PAGE * PAGE;
+    file.write_at(&[0; PAGE], first as u64).unwrap();
+    assert_eq!(ones(), rotten[1..]);
+    bench.disk.repair(1, 0);
+    assert_eq!(ones(), []);
+    assert_eq!(bench.disk.damage(2, "/log", Media::BitRot, 9, 0).len(), 2, "a dirty page is not on the device");
+}
+
+#[test]
+fn what_cannot_be_read_can_be_written_anew() {
+    let bench = bench();
+    let file = bench.durable("/log", &[7; 2 * PAGE]);
+    let pages = bench.disk.damage(1, "/log", Media::LatentSector, 2, 0);
+    assert_eq!(pages.len(), 2);
+    let mut byte = [0];
+    assert!(is_io(file.read_at(&mut byte, 0)) && is_io(file.read_at(&mut byte, PAGE as u64)));
+    assert!(is_io(file.write_at(b"x", 9)), "the rest of the page would be read first");
+    file.write_at(&[8; PAGE], 0).unwrap();
+    assert_eq!((file.read_at(&mut byte, 0).unwrap(), byte), (1, [8]));
+    let mapping = run(file.map(2 * PAGE as u64)).unwrap();
+    drop(mapping.slice(0, 1));
+    assert!(bench.clock.deaths.lock().unwrap().is_empty());
+    drop(mapping.slice(PAGE as u64, PAGE as u64 + 1));
+    assert_eq!(bench.clock.deaths.lock().unwrap().len(), 1, "through a mapping it kills");
+    bench.disk.repair(1, 0);
+    assert_eq!((file.read_at(&mut byte, PAGE as u64).unwrap(), byte), (1, [7]));
 }
 
 #[test]

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use crate::{
-    disk::{DiskError, Hits},
+    disk::{DiskError, Hits, Media},
     scenario::{
         Back, ClockFault, ConsumerGroup, Extreme, Fault, FaultKind, Kind, Link, LinkFault, Members, Nemesis,
         ProducerGroup, Scenario, Shape, When, units::Span,
@@ -120,6 +120,15 @@ pub const FAMILIES: &[Family] = &[
     family("short-write", 4_000, Aim::Brokers, Guard::Claimed, (500, 30_000), |at| {
         at.disk_error(DiskError::ShortWrite)
     }),
+    family("lost-write", 2_000, Aim::Brokers, Guard::Claimed, (500, 30_000), |at| at.disk_error(DiskError::LostWrite)),
+    family("misdirected-write", 2_000, Aim::Brokers, Guard::Claimed, (500, 30_000), |at| {
+        at.disk_error(DiskError::MisdirectedWrite)
+    }),
+    family("lying-flush", 2_000, Aim::Brokers, Guard::Claimed, (500, 30_000), |at| {
+        at.disk_error(DiskError::LyingFlush)
+    }),
+    family("bit-rot", 2_000, Aim::Brokers, Guard::Claimed, (500, 30_000), |at| at.media(Media::BitRot)),
+    family("latent-sector", 2_000, Aim::Brokers, Guard::Claimed, (500, 30_000), |at| at.media(Media::LatentSector)),
     family("disk-fill", 1_000, Aim::Brokers, Guard::Free, (2_000, 30_000), |at| FaultKind::DiskFill {
         node: at.node(),
         percent: at.percent(60, 100),
@@ -200,6 +209,11 @@ impl Target<'_> {
     fn node(&mut self) -> String {
         self.next += 1;
         self.nodes[self.draws.at(self.next).below(self.nodes.len() as u64) as usize].clone()
+    }
+
+    fn media(&mut self, what: Media) -> FaultKind {
+        let count = self.number(1, 8);
+        FaultKind::Media { node: self.node(), path: "commitlog/*".to_owned(), what, count }
     }
 
     fn disk_error(&mut self, error: DiskError) -> FaultKind {

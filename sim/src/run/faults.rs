@@ -10,13 +10,13 @@ use std::{sync::Arc, time::Duration};
 use crate::{
     disk::DiskFault,
     history::Event,
-    scenario::{ClockFault, Fault, FaultKind, Lasting, When},
+    scenario::{ClockFault, Fault, FaultKind, Lasting, When, media_name},
     seed::name_hash,
 };
 
 use super::{
     cluster::{Cluster, InEffect, Phase, STORE_PATH},
-    triggers,
+    observer, triggers,
 };
 
 /// What a disk that was filled is brought back to, in percent.
@@ -126,6 +126,15 @@ fn apply(cluster: &Arc<Cluster>, number: usize, fault: &Fault) {
                 .map_or(cluster.state().base + cluster.plan.scenario.active, |lasts| cluster.stand.now() + lasts.least);
             cluster.stand.disk(cluster.id(node)).stall(u64::try_from(end.as_nanos()).unwrap_or(u64::MAX));
         }
+        FaultKind::Media { node, path, what, count } => {
+            let disk = cluster.stand.disk(cluster.id(node));
+            let now = u64::try_from(cluster.stand.now().as_nanos()).unwrap_or(u64::MAX);
+            let pages = disk.damage(name_hash(&fault.id), &format!("{STORE_PATH}/{path}"), *what, *count, now);
+            for (path, page) in &pages {
+                let at = observer::place_on_disk((path, Some(*page)));
+                cluster.record(node, |_| Event::DiskError(media_name(*what), at));
+            }
+        }
         FaultKind::DiskError { node, path, error, hits } => {
             let path = format!("{STORE_PATH}/{path}");
             let wrong = DiskFault { path, error: *error, hits: *hits };
@@ -182,6 +191,10 @@ pub(super) fn end_fault(cluster: &Arc<Cluster>, number: usize) {
         FaultKind::DiskFill { node, .. } => cluster.stand.disk(cluster.id(node)).fill_percent(HEALED_FILL_PERCENT),
         FaultKind::DiskSlow { node, .. } => cluster.stand.disk(cluster.id(node)).slow(1),
         FaultKind::DiskStall { node } => cluster.stand.disk(cluster.id(node)).stall(0),
+        FaultKind::Media { node, .. } => {
+            let now = u64::try_from(cluster.stand.now().as_nanos()).unwrap_or(u64::MAX);
+            cluster.stand.disk(cluster.id(node)).repair(name_hash(&fault.id), now);
+        }
         FaultKind::DiskError { node, .. } => {
             cluster.stand.disk(cluster.id(node)).remove_fault(name_hash(&fault.id));
         }

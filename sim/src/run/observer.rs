@@ -27,6 +27,12 @@ const SIGNALLED: &str = "process";
 /// How long a process stays down that its disk has brought down.
 const RESTART_AFTER: Duration = Duration::from_secs(5);
 
+/// A file by its path below the store, and the number of a page.
+pub(super) fn place_on_disk((path, page): (&Path, Option<u64>)) -> String {
+    let below = path.strip_prefix(STORE_PATH).unwrap_or(path).display();
+    page.map_or_else(|| below.to_string(), |page| format!("{below}@{page}"))
+}
+
 /// Listens to one run.
 pub(super) struct Watch {
     pub recorder: Arc<Recorder>,
@@ -113,9 +119,8 @@ impl Observer for Watch {
         self.cluster.get().and_then(|cluster| triggers::reached(cluster, &place.name, name))
     }
 
-    fn disk_failed(&self, _: &Stand, place: &Place, error: DiskError, path: &Path) {
-        let below = path.strip_prefix(STORE_PATH).unwrap_or(path);
-        self.record(place, Event::DiskError(error_name(error), below.display().to_string()));
+    fn disk_failed(&self, _: &Stand, place: &Place, error: DiskError, at: (&Path, Option<u64>)) {
+        self.record(place, Event::DiskError(error_name(error), place_on_disk(at)));
         if let (DiskError::Write | DiskError::Flush, Some(cluster)) = (error, self.cluster.get()) {
             cluster.state().ailing.insert(place.name.to_string());
         }

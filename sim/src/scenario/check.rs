@@ -225,6 +225,7 @@ fn disks(source: &Source, scenario: &Scenario, places: &Places) -> Result<(), Sc
                 | FaultKind::DiskSlow { .. }
                 | FaultKind::DiskStall { .. }
                 | FaultKind::DiskError { .. }
+                | FaultKind::Media { .. }
         );
         let Some(node) = fault.kind.node().filter(|_| needs_disk) else { continue };
         let is_broker = names.iter().any(|(name, kind)| name == node && *kind == Kind::Broker);

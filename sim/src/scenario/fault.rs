@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::units::Span;
-use crate::disk::{DiskError, Durability, Hits};
+use crate::disk::{DiskError, Durability, Hits, Media};
 
 /// A fault.
 #[derive(Debug, Clone)]
@@ -124,6 +124,17 @@ pub enum FaultKind {
         /// How often.
         hits: Hits,
     },
+    /// The device spoils what it holds.
+    Media {
+        /// The node.
+        node: String,
+        /// Which files, by their paths below the store; `*` stands for any run of characters.
+        path: String,
+        /// How.
+        what: Media,
+        /// How many pages.
+        count: u32,
+    },
     /// No request of the disk ends.
     DiskStall {
         /// The node.
@@ -173,7 +184,7 @@ impl Fault {
 
 impl FaultKind {
     /// All names that `kind` may have in files.
-    pub const NAMES: [&str; 32] = [
+    pub const NAMES: [&str; 37] = [
         "kill",
         "stop",
         "power-loss",
@@ -201,6 +212,11 @@ impl FaultKind {
         "eio-write",
         "eio-flush",
         "short-write",
+        "latent-sector",
+        "bit-rot",
+        "lost-write",
+        "misdirected-write",
+        "lying-flush",
         "skew",
         "drift",
         "step",
@@ -226,6 +242,7 @@ impl FaultKind {
             FaultKind::DiskSlow { .. } => "disk-slow",
             FaultKind::DiskStall { .. } => "disk-stall",
             FaultKind::DiskError { error, .. } => error_name(*error),
+            FaultKind::Media { what, .. } => media_name(*what),
             FaultKind::Clock { what, .. } => what.name(),
             FaultKind::Hold { .. } => "hold",
         }
@@ -245,6 +262,7 @@ impl FaultKind {
             | FaultKind::DiskSlow { node, .. }
             | FaultKind::DiskStall { node }
             | FaultKind::DiskError { node, .. }
+            | FaultKind::Media { node, .. }
             | FaultKind::Clock { node, .. } => Some(node),
             FaultKind::Hold { gate, .. } => Some(&gate.node),
             FaultKind::Partition { node, .. } => node.as_deref(),
@@ -297,6 +315,18 @@ pub fn error_name(error: DiskError) -> &'static str {
         DiskError::Write => "eio-write",
         DiskError::ShortWrite => "short-write",
         DiskError::Flush => "eio-flush",
+        DiskError::LostWrite => "lost-write",
+        DiskError::MisdirectedWrite => "misdirected-write",
+        DiskError::LyingFlush => "lying-flush",
+    }
+}
+
+/// What a kind is called that spoils what a device holds.
+#[must_use]
+pub fn media_name(what: Media) -> &'static str {
+    match what {
+        Media::BitRot => "bit-rot",
+        Media::LatentSector => "latent-sector",
     }
 }
 

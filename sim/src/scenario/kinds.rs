@@ -11,7 +11,7 @@ use super::{
     tables::{Places, at_least_one, choice, unknown},
     units::Span,
 };
-use crate::disk::{DiskError, Hits};
+use crate::disk::{DiskError, Hits, Media};
 
 /// Every time, in parts per million.
 const ALWAYS_PPM: u32 = 1_000_000;
@@ -123,6 +123,11 @@ impl Kinds<'_, '_> {
                 let factor = self.factor(1)?;
                 FaultKind::DiskSlow { node: self.node()?, factor }
             }
+            "lost-write" => self.disk_error(DiskError::LostWrite)?,
+            "misdirected-write" => self.disk_error(DiskError::MisdirectedWrite)?,
+            "lying-flush" => self.disk_error(DiskError::LyingFlush)?,
+            "bit-rot" => self.media(Media::BitRot)?,
+            "latent-sector" => self.media(Media::LatentSector)?,
             "disk-stall" => FaultKind::DiskStall { node: self.node()? },
             "eio-read" => self.disk_error(DiskError::Read)?,
             "eio-write" => self.disk_error(DiskError::Write)?,
@@ -164,6 +169,12 @@ impl Kinds<'_, '_> {
         };
         let path = self.path()?;
         Ok(FaultKind::DiskError { node: self.node()?, path, error, hits })
+    }
+
+    fn media(&mut self, what: Media) -> Result<FaultKind, ScenarioError> {
+        let count = at_least_one(self.source, self.table.optional("count")?, 1, "`count`")?;
+        let path = self.path()?;
+        Ok(FaultKind::Media { node: self.node()?, path, what, count })
     }
 
     /// Which files, by their paths below the store.

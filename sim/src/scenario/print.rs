@@ -247,6 +247,12 @@ fn print_kind(out: &mut Lines, kind: &FaultKind) {
                 out.text("ramp", &print_time(*ramp));
             }
         }
+        FaultKind::Media { path, count, .. } => {
+            if path != "*" {
+                out.text("path", path);
+            }
+            out.number("count", (*count).into());
+        }
         FaultKind::DiskError { path, hits, .. } => print_disk_error(out, path, *hits),
         FaultKind::DiskSlow { factor, .. } => out.number("factor", (*factor).into()),
         FaultKind::Clock { what, back, .. } => print_clock(out, *what, *back),

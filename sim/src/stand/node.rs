@@ -301,8 +301,8 @@ impl World {
     }
 
     /// A call on a file went wrong.
-    pub(crate) fn disk_failed(self: &Arc<World>, life: &Life, error: DiskError, path: &Path) {
-        self.observer.disk_failed(&Stand::of(self), &self.place(life), error, path);
+    pub(crate) fn disk_failed(self: &Arc<World>, life: &Life, error: DiskError, at: (&Path, Option<u64>)) {
+        self.observer.disk_failed(&Stand::of(self), &self.place(life), error, at);
     }
 
     /// Product code passed a point.

@@ -149,6 +149,14 @@ fn every_kind_of_a_disk_reads_and_prints() {
     assert_eq!(error("eio-write\nchance = \"0.5%\"").2, Hits::Chance(5_000));
     assert_eq!(error("short-write\n"), all(DiskError::ShortWrite));
     let node = || "broker-a/0".to_owned();
+    for (name, what) in [("bit-rot", Media::BitRot), ("latent-sector", Media::LatentSector)] {
+        let read = kind(&format!("kind = \"{name}\"\nnode = \"broker-a/0\"\npath = \"commitlog/*\"\ncount = 3"));
+        let path = "commitlog/*".to_owned();
+        assert_eq!(read, FaultKind::Media { node: "broker-a/0".into(), path, what, count: 3 });
+    }
+    assert_eq!(error("lost-write\nnth = 2").1, DiskError::LostWrite);
+    assert_eq!(error("misdirected-write\nnth = 2").1, DiskError::MisdirectedWrite);
+    assert_eq!(error("lying-flush\nfor = \"5s\""), all(DiskError::LyingFlush));
     let stall = kind("kind = \"disk-stall\"\nnode = \"broker-a/0\"\nfor = \"3s\"");
     assert_eq!(stall, FaultKind::DiskStall { node: node() });
     let fill = kind("kind = \"disk-fill\"\nnode = \"broker-a/0\"\npercent = \"92%\"\nramp = \"20s\"");
@@ -163,6 +171,8 @@ fn disks_that_cannot_fail_like_this_are_refused() {
     insta::assert_snapshot!(of("\"eio-flush\"\npath = \"/commitlog/*\""), @r#"3:8: `/commitlog/*` is not a path below the store; write it as in "commitlog/*"; * stands for any run of characters"#);
     insta::assert_snapshot!(of("\"eio-flush\"\npath = \"\""), @r#"3:8: `` is not a path below the store; write it as in "commitlog/*"; * stands for any run of characters"#);
     insta::assert_snapshot!(of("\"eio-flush\"\nfile = \"x\""), @"3:1: unknown key `file` in [[fault]]; known keys: id, at, on, kind, nth, chance, path, node, for");
+    insta::assert_snapshot!(of("\"bit-rot\"\ncount = 0"), @"3:9: `count` is 0, it must be at least 1");
+    insta::assert_snapshot!(told("node = \"namesrv/0\"\nkind = \"bit-rot\""), @"1:8: `bit-rot` needs a broker, `namesrv/0` has no disk");
     insta::assert_snapshot!(told("node = \"checkout/0\"\nkind = \"disk-stall\""), @"1:8: `disk-stall` needs a broker, `checkout/0` has no disk");
     insta::assert_snapshot!(told("node = \"namesrv/0\"\nkind = \"eio-write\""), @"1:8: `eio-write` needs a broker, `namesrv/0` has no disk");
     let file = BEFORE.replace("name = \"broker-b\"", "name = \"broker-b\"\nfile-system = \"ext4\"");
