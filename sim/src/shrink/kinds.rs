@@ -59,6 +59,11 @@ pub(super) fn simpler(kind: &FaultKind) -> Vec<FaultKind> {
             };
             vec![first, FaultKind::DiskError { node, path, error, hits: fewer }]
         }
+        FaultKind::Media { node, path, what, count } => {
+            let counts = [count.min(1), (count / 2).max(1)];
+            let with = |count| FaultKind::Media { node: node.clone(), path: path.clone(), what, count };
+            counts.map(with).into()
+        }
         FaultKind::DiskSlow { node, factor } => {
             let factors = [factor.min(2), (factor / 2).max(1)];
             factors.map(|factor| FaultKind::DiskSlow { node: node.clone(), factor }).into()
@@ -126,7 +131,7 @@ fn half_of(delay: Duration) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disk::DiskError;
+    use crate::disk::{DiskError, Media};
 
     /// Takes the last of the simpler forms again and again: the longest way.
     fn simplest(mut kind: FaultKind) -> (FaultKind, usize) {
@@ -147,6 +152,7 @@ mod tests {
         let ms = Duration::from_millis;
         let gate = |nth| Gate { point: "store.flushing".into(), node: node(), nth };
         let error = |hits| FaultKind::DiskError { node: node(), path: "*".into(), error: DiskError::Flush, hits };
+        let media = |count| FaultKind::Media { node: node(), path: "*".into(), what: Media::BitRot, count };
         let clock = |what, back| FaultKind::Clock { node: node(), what, back };
         let on_link = |link, what| FaultKind::OnLink { link, port: None, what };
         let kinds = [
@@ -166,6 +172,7 @@ mod tests {
                 FaultKind::DiskFill { node: node(), percent: 40, ramp: ms(0) },
             ),
             (FaultKind::DiskSlow { node: node(), factor: 60 }, FaultKind::DiskSlow { node: node(), factor: 1 }),
+            (media(9), media(1)),
             (error(Hits::Nth(40)), error(Hits::Nth(1))),
             (error(Hits::Chance(40)), error(Hits::Nth(1))),
             (clock(ClockFault::Skew(-5_000), Back::Slew), clock(ClockFault::Skew(0), Back::Step)),
