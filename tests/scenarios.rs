@@ -120,6 +120,7 @@ scenarios! {
     power_loss_at_flush: "power-loss-at-flush",
     power_loss_sync_flush: "power-loss-sync-flush",
     rebalance_scale_out_and_in: "rebalance-scale-out-and-in",
+    retry_deleted_with_its_log_file: "retry-deleted-with-its-log-file",
     stopped_while_offsets_are_saved: "stopped-while-offsets-are-saved",
     wrong_clocks: "wrong-clocks",
 }
