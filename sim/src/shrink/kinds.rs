@@ -27,6 +27,35 @@ pub(super) fn simpler(kind: &FaultKind) -> Vec<FaultKind> {
             };
             styles.iter().map(|style| FaultKind::PowerLoss { node: node.clone(), style: Some(*style) }).collect()
         }
+        FaultKind::Cut { .. } | FaultKind::Latency { .. } | FaultKind::OnLink { .. } => simpler_network(kind),
+        FaultKind::DiskFill { .. }
+        | FaultKind::DiskError { .. }
+        | FaultKind::Media { .. }
+        | FaultKind::DiskSlow { .. } => simpler_disk(kind),
+        FaultKind::Hold { gate, until } => {
+            let visits = [1, (gate.nth / 2).max(1)];
+            visits.map(|nth| FaultKind::Hold { gate: Gate { nth, ..gate.clone() }, until: until.clone() }).into()
+        }
+        FaultKind::Clock { node, what, back } => {
+            let at_once = FaultKind::Clock { node: node.clone(), what, back: Back::Step };
+            let less = simpler_clock(what).into_iter();
+            [at_once].into_iter().chain(less.map(|what| FaultKind::Clock { node: node.clone(), what, back })).collect()
+        }
+        FaultKind::Kill { .. }
+        | FaultKind::Stop { .. }
+        | FaultKind::Pause { .. }
+        | FaultKind::Partition { .. }
+        | FaultKind::AcceptFull { .. }
+        | FaultKind::ConnectHang { .. }
+        | FaultKind::DiskStall { .. } => Vec::new(),
+    };
+    simpler.retain(|other| other != kind);
+    simpler.dedup();
+    simpler
+}
+
+fn simpler_network(kind: &FaultKind) -> Vec<FaultKind> {
+    match kind.clone() {
         FaultKind::Cut { link, port, hold } => {
             let one_way = one_ways(&link).into_iter().map(|link| FaultKind::Cut { link, port, hold });
             let drops = hold.then(|| FaultKind::Cut { link: link.clone(), port, hold: false });
@@ -45,6 +74,12 @@ pub(super) fn simpler(kind: &FaultKind) -> Vec<FaultKind> {
             let all: Vec<(Link, LinkFault)> = less.chain(one_way).collect();
             all.into_iter().map(|(link, what)| FaultKind::OnLink { link, port, what }).collect()
         }
+        _ => Vec::new(),
+    }
+}
+
+fn simpler_disk(kind: &FaultKind) -> Vec<FaultKind> {
+    match kind.clone() {
         FaultKind::DiskFill { node, percent, ramp } => {
             let half = FILL_PERCENT_MIN + percent.saturating_sub(FILL_PERCENT_MIN) / 2;
             let at_once = FaultKind::DiskFill { node: node.clone(), percent, ramp: Duration::ZERO };
@@ -68,26 +103,8 @@ pub(super) fn simpler(kind: &FaultKind) -> Vec<FaultKind> {
             let factors = [factor.min(2), (factor / 2).max(1)];
             factors.map(|factor| FaultKind::DiskSlow { node: node.clone(), factor }).into()
         }
-        FaultKind::Hold { gate, until } => {
-            let visits = [1, (gate.nth / 2).max(1)];
-            visits.map(|nth| FaultKind::Hold { gate: Gate { nth, ..gate.clone() }, until: until.clone() }).into()
-        }
-        FaultKind::Clock { node, what, back } => {
-            let at_once = FaultKind::Clock { node: node.clone(), what, back: Back::Step };
-            let less = simpler_clock(what).into_iter();
-            [at_once].into_iter().chain(less.map(|what| FaultKind::Clock { node: node.clone(), what, back })).collect()
-        }
-        FaultKind::Kill { .. }
-        | FaultKind::Stop { .. }
-        | FaultKind::Pause { .. }
-        | FaultKind::Partition { .. }
-        | FaultKind::AcceptFull { .. }
-        | FaultKind::ConnectHang { .. }
-        | FaultKind::DiskStall { .. } => Vec::new(),
-    };
-    simpler.retain(|other| other != kind);
-    simpler.dedup();
-    simpler
+        _ => Vec::new(),
+    }
 }
 
 /// A link of both directions, in one of them only.
