@@ -62,7 +62,7 @@ pub(super) fn dup_deliver(facts: &Facts<'_>, history: &History) -> Report {
             report.violation(format!("{queue} offset {} again to {group}, without a cause", delivery.offset), witness);
             continue;
         };
-        if let Some(commit) = committed_for_good(facts, history, group, delivery, cause) {
+        if let Some(commit) = committed_for_good(facts, history, group, (before, delivery), cause) {
             let what = format!("{queue} offset {} again to {group}, below what it had committed", delivery.offset);
             report.violation(what, witness.into_iter().chain([commit]).collect());
         }
@@ -111,11 +111,14 @@ fn committed_for_good(
     facts: &Facts<'_>,
     history: &History,
     group: &str,
-    again: &Delivery<'_>,
+    (before, again): (&Delivery<'_>, &Delivery<'_>),
     cause: u64,
 ) -> Option<usize> {
     let seen = facts.commits.get(&(group, again.queue))?;
-    let above = seen.iter().find(|seen| seen.index < again.index && seen.offset > again.offset)?;
+    // What was seen before the last delivery proves nothing: whoever got the message then stood below it, and has taken
+    // the committed offset back with the next commit of his own.
+    let between = |index: usize| before.index < index && index < again.index;
+    let above = seen.iter().find(|seen| between(seen.index) && seen.offset > again.offset)?;
     let started = facts.ups.get(&again.node).into_iter().flatten().rfind(|(index, _)| *index < again.index);
     let since = facts.unhindered_nanos(history.node(again.node), above.at, cause);
     let was_known = since > COMMIT_IN_FLIGHT_NANOS || started.is_some_and(|(index, _)| above.index < *index);

@@ -427,6 +427,23 @@ fn a_member_that_started_after_a_commit_knows_it() {
 }
 
 #[test]
+fn an_owner_that_stands_below_a_commit_takes_it_back() {
+    let found = |commits_again: bool| {
+        let story = Story::of("SYNC_FLUSH");
+        story.send(0, 0).consume(0, 0).commit(1).event("billing/1", |_| Event::Assign(1));
+        // It had asked before the commit, and commits where it stands; nobody has looked since.
+        story.deliver("billing/1", 0, 0).ack("billing/1", 0, 0);
+        if commits_again {
+            story.commit(2);
+        }
+        story.down("billing/0", Down::Kill).restart("billing/0").deliver("billing/0", 0, 0).ack("billing/0", 0, 0);
+        story.found()
+    };
+    assert_eq!(found(false), []);
+    assert_eq!(found(true), [("dup-deliver", 1)]);
+}
+
+#[test]
 fn a_higher_offset_for_the_earlier_message_breaks_the_order() {
     let story = Story::of("SYNC_FLUSH");
     story.invoke(0).append(0).append(1).ok(0, 1).invoke(1).ok(1, 0).consume(0, 1).consume(1, 0);
