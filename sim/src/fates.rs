@@ -102,8 +102,12 @@ fn touches(scenario: &Scenario, fault: &Fault, at: Duration) -> bool {
     if fault.kind.node().is_some_and(|node| matches!(kind_of(node), Some(Kind::Namesrv | Kind::Consumer))) {
         return false;
     }
+    if matches!(fault.kind, FaultKind::RebalanceStorm { .. }) {
+        return false;
+    }
     let When::At(begin) = fault.when else { return true };
-    let before = if matches!(fault.kind, FaultKind::PowerLoss { .. }) { BEFORE_POWER_LOSS } else { BEFORE };
+    let loses_power = matches!(fault.kind, FaultKind::PowerLoss { .. } | FaultKind::DomainPowerLoss { .. });
+    let before = if loses_power { BEFORE_POWER_LOSS } else { BEFORE };
     let end = fault.lasts.map_or(scenario.active, |lasts| begin.most + lasts.most);
     (begin.least.saturating_sub(before)..=end + AFTER).contains(&at)
 }

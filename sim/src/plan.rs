@@ -153,7 +153,9 @@ fn draw_fault(seed: Seed, fault: &mut Fault) {
     if let FaultKind::OnLink { what: LinkFault::Flap { up, down }, .. } = &mut fault.kind {
         (*up, *down) = (fix(3, *up), fix(4, *down));
     }
-    if let FaultKind::PowerLoss { style: style @ None, .. } = &mut fault.kind {
+    if let FaultKind::PowerLoss { style: style @ None, .. } | FaultKind::DomainPowerLoss { style: style @ None, .. } =
+        &mut fault.kind
+    {
         let weights = [
             (Survival::AllOld, 20),
             (Survival::AllNew, 20),

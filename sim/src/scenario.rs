@@ -42,7 +42,7 @@ pub const ALWAYS: &str = "always";
 pub const FAILURES: [&str; 7] = [ALWAYS, "aborted", "converged", "exit", "legally-lost", "panic", "stop-killed"];
 
 /// Counts that `at-least` may name: how often something happened that a scenario is about.
-pub const COUNTS: [&str; 36] = [
+pub const COUNTS: [&str; 38] = [
     "sent",
     "acked",
     "info",
@@ -53,6 +53,7 @@ pub const COUNTS: [&str; 36] = [
     "retried-later",
     "legally-lost",
     "crashes",
+    "panics",
     "stops",
     "pauses",
     "cuts",
@@ -78,6 +79,7 @@ pub const COUNTS: [&str; 36] = [
     "disk-full",
     "rebalances",
     "queues-moved",
+    "members-moved",
     "offsets-loaded",
 ];
 
@@ -118,6 +120,8 @@ pub struct Scenario {
     pub brokers: Vec<BrokerGroup>,
     /// What the deployment promises to survive.
     pub claim: Vec<Survives>,
+    /// Who loses power together.
+    pub domains: Vec<PowerDomain>,
     /// The topics, made before the workload starts.
     pub topics: Vec<Topic>,
     /// The producers.
@@ -200,6 +204,15 @@ pub struct Survives {
     pub kind: String,
     /// How many nodes at a time; `None` for any number.
     pub count: Option<u32>,
+}
+
+/// Machines that lose their power together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PowerDomain {
+    /// Its name.
+    pub name: String,
+    /// Nodes and groups in it.
+    pub nodes: Vec<String>,
 }
 
 /// A topic.
@@ -399,6 +412,13 @@ impl Scenario {
         };
         found.retain(|name| Some(name.as_str()) != without);
         found
+    }
+
+    /// The nodes of a power domain, in the order of the scenario.
+    #[must_use]
+    pub fn nodes_of_domain(&self, name: &str) -> Vec<String> {
+        let domain = self.domains.iter().find(|domain| domain.name == name);
+        domain.map_or(Vec::new(), |domain| self.members(&Members::Among(domain.nodes.clone()), None))
     }
 
     /// The node that both ends of a link name, if they name this one only.

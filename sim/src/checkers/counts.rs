@@ -67,6 +67,7 @@ fn counted(event: &Event) -> Vec<(&'static str, u64)> {
         Event::Ack(..) => vec![("finished", 1)],
         Event::Nack(..) => vec![("retried-later", 1)],
         Event::NodeDown(Down::Stop, _) => vec![("stops", 1)],
+        Event::NodeDown(Down::Panic, _) => vec![("crashes", 1), ("panics", 1)],
         Event::NodeDown(..) => vec![("crashes", 1)],
         Event::DiskCrash { dirty, lost, torn } => {
             vec![("dirty-pages-at-crash", *dirty), ("lost-pages", *lost), ("torn-pages", *torn)]

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::{
     disk::{DiskError, Hits, Media},
     scenario::{
-        Back, ClockFault, ConsumerGroup, Extreme, Fault, FaultKind, Kind, Link, LinkFault, Members, Nemesis,
+        Back, ClockFault, ConsumerGroup, Extreme, Fault, FaultKind, Kind, Lasting, Link, LinkFault, Members, Nemesis,
         ProducerGroup, Scenario, Shape, When, units::Span,
     },
     seed::{Domain, Draws, Seed, name_hash},
@@ -50,6 +50,7 @@ enum Aim {
     Servers,
     Brokers,
     Clients,
+    Consumers,
     Everyone,
 }
 
@@ -68,6 +69,13 @@ enum Guard {
 /// All families. One line each; the rates are those of `spec/simulation.md` 5.1.
 pub const FAMILIES: &[Family] = &[
     family("kill", 4_000, Aim::Servers, Guard::Down, (200, 30_000), |at| FaultKind::Kill { node: at.node() }),
+    family("panic", 4_000, Aim::Servers, Guard::Down, (200, 30_000), |at| FaultKind::Panic { node: at.node() }),
+    family("rebalance-storm", 6_000, Aim::Consumers, Guard::Free, (1_000, 30_000), |at| {
+        let (least, spread) = (at.millis(200, 4_000), at.millis(1, 4_000));
+        let node = at.node();
+        let group = node.rsplit_once('/').map_or(node.as_str(), |(group, _)| group).to_owned();
+        FaultKind::RebalanceStorm { group, every: Span { least, most: least + spread } }
+    }),
     family("stop", 2_000, Aim::Servers, Guard::Down, (200, 30_000), |at| FaultKind::Stop { node: at.node() }),
     family("power-loss", 2_000, Aim::Brokers, Guard::DownClaimed, (500, 30_000), |at| FaultKind::PowerLoss {
         node: at.node(),
@@ -267,7 +275,7 @@ pub(super) fn add(scenario: &mut Scenario, nemesis: &Nemesis, seed: Seed) {
     let dead = dead_for_good(scenario, nemesis, seed);
     // Those who never come back take their places among those who are down before all others.
     let mut windows: Vec<Window> =
-        scenario.faults.iter().chain(&dead).filter_map(|fault| Window::of(scenario, fault)).collect();
+        scenario.faults.iter().chain(&dead).flat_map(|fault| Window::all_of(scenario, fault)).collect();
     drawn.extend(dead.into_iter().map(|fault| (Guard::Free, fault)));
     drawn.sort_by(|(_, one), (_, other)| (start(one), &one.id).cmp(&(start(other), &other.id)));
     for (guard, fault) in drawn {
@@ -360,6 +368,7 @@ fn targets(scenario: &Scenario, nemesis: &Nemesis, aim: Aim) -> Vec<String> {
         Aim::Servers => matches!(kind, Kind::Namesrv | Kind::Broker),
         Aim::Brokers => kind == Kind::Broker,
         Aim::Clients => matches!(kind, Kind::Producer | Kind::Consumer),
+        Aim::Consumers => kind == Kind::Consumer,
         Aim::Everyone => true,
     };
     let nodes = scenario.nodes().into_iter().filter(|(name, kind)| is_hit(*kind) && !spared.contains(name));
@@ -398,12 +407,23 @@ struct Window {
 }
 
 impl Window {
+    /// One for each node that it keeps down; none if nobody knows when.
+    fn all_of(scenario: &Scenario, fault: &Fault) -> Vec<Window> {
+        let FaultKind::DomainPowerLoss { domain, .. } = &fault.kind else {
+            return Window::of(scenario, fault).into_iter().collect();
+        };
+        let nodes = scenario.nodes_of_domain(domain);
+        nodes.iter().filter_map(|node| Window::on(scenario, fault, node)).collect()
+    }
+
     /// `None` if it keeps nobody down, or if nobody knows when.
     fn of(scenario: &Scenario, fault: &Fault) -> Option<Window> {
-        let is_down =
-            matches!(fault.kind, FaultKind::Kill { .. } | FaultKind::Stop { .. } | FaultKind::PowerLoss { .. });
+        let node = fault.kind.node().filter(|_| fault.kind.lasting() == Lasting::Down)?;
+        Window::on(scenario, fault, node)
+    }
+
+    fn on(scenario: &Scenario, fault: &Fault, node: &str) -> Option<Window> {
         let When::At(at) = fault.when else { return None };
-        let node = fault.kind.node().filter(|_| is_down)?;
         let of_node = scenario.nodes().into_iter().find(|(name, _)| name == node)?;
         let to = fault.lasts.map_or(Duration::MAX, |lasts| at.most.saturating_add(lasts.most));
         Some(Window {

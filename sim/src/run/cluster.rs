@@ -272,16 +272,16 @@ impl Cluster {
         }
     }
 
-    /// The process dies.
-    pub fn kill(&self, node: &str) {
+    /// The process dies, and it is recorded how.
+    pub fn kill(&self, node: &str, how: Down) {
         if self.is_up(node) {
             self.stand.kill(self.id(node));
-            self.record(node, |_| Event::NodeDown(Down::Kill, String::new()));
+            self.record(node, |_| Event::NodeDown(how, String::new()));
         }
     }
 
-    /// The machine loses its power. `crash` keys what its disk keeps.
-    pub fn power_loss(&self, node: &str, style: Option<Survival>, crash: u64) {
+    /// Machines lose their power at one moment. `crash` keys what their disks keep.
+    pub fn power_loss(&self, nodes: &[&str], style: Option<Survival>, crash: u64) {
         let survival = style.map(|style| match style {
             Survival::AllOld => disk::Survival::AllOld,
             Survival::AllNew => disk::Survival::AllNew,
@@ -289,9 +289,10 @@ impl Cluster {
             Survival::Independent => disk::Survival::Independent,
             Survival::Runs => disk::Survival::Runs,
         });
-        let reports = self.stand.power_loss(&[self.id(node)], survival, crash);
-        self.record(node, |_| Event::NodeDown(Down::PowerLoss, String::new()));
-        for CrashReport { dirty_pages, lost_pages, torn_pages, .. } in reports {
+        let ids: Vec<NodeId> = nodes.iter().map(|node| self.id(node)).collect();
+        let reports = self.stand.power_loss(&ids, survival, crash);
+        for (node, CrashReport { dirty_pages, lost_pages, torn_pages, .. }) in nodes.iter().zip(reports) {
+            self.record(node, |_| Event::NodeDown(Down::PowerLoss, String::new()));
             self.record(node, |_| Event::DiskCrash { dirty: dirty_pages, lost: lost_pages, torn: torn_pages });
         }
     }
@@ -302,11 +303,14 @@ impl Cluster {
             return;
         }
         self.state().stopping.insert(node.to_owned());
+        let give_up = self.stand.now() + STOP_GRACE;
         let stopped = self.stand.stop(self.id(node), STOP_GRACE).await;
         self.state().stopping.remove(node);
         match stopped {
             Stopped::Exited(Ok(())) => self.record(node, |_| Event::NodeDown(Down::Stop, String::new())),
             Stopped::Exited(Err(why)) => self.record(node, |_| Event::NodeDown(Down::Exit, why)),
+            // Another fault took it away meanwhile, and has said so.
+            Stopped::Killed if self.stand.now() < give_up => {}
             Stopped::Killed => self.record(node, |_| Event::NodeDown(Down::StopKilled, String::new())),
             Stopped::WasDown => {}
         }

@@ -4,23 +4,20 @@ mod clocks;
 mod disks;
 mod network;
 mod partition;
+mod storm;
 
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    disk::DiskFault,
-    history::Event,
-    scenario::{ClockFault, Fault, FaultKind, Lasting, When, media_name},
+    history::{Down, Event},
+    scenario::{ClockFault, Fault, FaultKind, Lasting, When},
     seed::name_hash,
 };
 
 use super::{
-    cluster::{Cluster, InEffect, Phase, STORE_PATH},
-    observer, triggers,
+    cluster::{Cluster, InEffect, Phase},
+    triggers,
 };
-
-/// What a disk that was filled is brought back to, in percent.
-const HEALED_FILL_PERCENT: u8 = 40;
 
 /// How far from true time a wall clock may stay in the settle phase, in milliseconds.
 const HEALED_SKEW_MS: u64 = 100;
@@ -104,7 +101,22 @@ fn apply(cluster: &Arc<Cluster>, number: usize, fault: &Fault) {
     match &fault.kind {
         FaultKind::Kill { node } => {
             cluster.hold_down(node);
-            cluster.kill(node);
+            cluster.kill(node, Down::Kill);
+        }
+        FaultKind::Panic { node } => {
+            cluster.hold_down(node);
+            cluster.kill(node, Down::Panic);
+        }
+        FaultKind::DomainPowerLoss { domain, style } => {
+            let nodes = cluster.plan.scenario.nodes_of_domain(domain);
+            nodes.iter().for_each(|node| cluster.hold_down(node));
+            let nodes: Vec<&str> = nodes.iter().map(String::as_str).collect();
+            cluster.power_loss(&nodes, *style, name_hash(&fault.id));
+        }
+        FaultKind::RebalanceStorm { group, every } => {
+            let (cluster, group, every) = (Arc::clone(cluster), group.clone(), *every);
+            let draws = storm::draws(&cluster, &fault.id);
+            cluster.stand.clone().spawn(async move { storm::blow(&cluster, number, &group, every, draws).await });
         }
         FaultKind::Stop { node } => {
             cluster.hold_down(node);
@@ -113,34 +125,14 @@ fn apply(cluster: &Arc<Cluster>, number: usize, fault: &Fault) {
         }
         FaultKind::PowerLoss { node, style } => {
             cluster.hold_down(node);
-            cluster.power_loss(node, *style, name_hash(&fault.id));
+            cluster.power_loss(&[node], *style, name_hash(&fault.id));
         }
         FaultKind::Pause { node } => cluster.stand.pause(cluster.id(node)),
-        FaultKind::DiskFill { node, percent, ramp } => {
-            let (cluster, disk) = (Arc::clone(cluster), cluster.stand.disk(cluster.id(node)));
-            disks::fill(&cluster.stand.clone(), disk, *percent, *ramp, move || cluster.is_in_effect(number));
-        }
-        FaultKind::DiskStall { node } => {
-            let end = fault
-                .lasts
-                .map_or(cluster.state().base + cluster.plan.scenario.active, |lasts| cluster.stand.now() + lasts.least);
-            cluster.stand.disk(cluster.id(node)).stall(u64::try_from(end.as_nanos()).unwrap_or(u64::MAX));
-        }
-        FaultKind::Media { node, path, what, count } => {
-            let disk = cluster.stand.disk(cluster.id(node));
-            let now = u64::try_from(cluster.stand.now().as_nanos()).unwrap_or(u64::MAX);
-            let pages = disk.damage(name_hash(&fault.id), &format!("{STORE_PATH}/{path}"), *what, *count, now);
-            for (path, page) in &pages {
-                let at = observer::place_on_disk((path, Some(*page)));
-                cluster.record(node, |_| Event::DiskError(media_name(*what), at));
-            }
-        }
-        FaultKind::DiskError { node, path, error, hits } => {
-            let path = format!("{STORE_PATH}/{path}");
-            let wrong = DiskFault { path, error: *error, hits: *hits };
-            cluster.stand.disk(cluster.id(node)).add_fault(name_hash(&fault.id), wrong);
-        }
-        FaultKind::DiskSlow { node, factor } => cluster.stand.disk(cluster.id(node)).slow(*factor),
+        FaultKind::DiskFill { .. }
+        | FaultKind::DiskSlow { .. }
+        | FaultKind::DiskStall { .. }
+        | FaultKind::DiskError { .. }
+        | FaultKind::Media { .. } => disks::begin(cluster, number, fault),
         FaultKind::Clock { node, what, .. } => {
             clocks::begin(&cluster.stand, cluster.id(node), *what);
             if let ClockFault::Strobe { by_ms, every } = *what {
@@ -176,7 +168,14 @@ pub(super) fn end_fault(cluster: &Arc<Cluster>, number: usize) {
     }
     cluster.record_run(Event::FaultEnd(fault.id.clone()));
     match &fault.kind {
-        FaultKind::Kill { node } | FaultKind::PowerLoss { node, .. } => cluster.let_up(node),
+        FaultKind::Kill { node } | FaultKind::Panic { node } | FaultKind::PowerLoss { node, .. } => {
+            cluster.let_up(node);
+        }
+        FaultKind::DomainPowerLoss { domain, .. } => {
+            cluster.plan.scenario.nodes_of_domain(domain).iter().for_each(|node| cluster.let_up(node));
+        }
+        // The storm lets everyone back itself.
+        FaultKind::RebalanceStorm { .. } => {}
         FaultKind::Stop { node } => {
             // A stop that still goes on must end before the next life begins.
             let (cluster, node) = (Arc::clone(cluster), node.clone());
@@ -188,16 +187,11 @@ pub(super) fn end_fault(cluster: &Arc<Cluster>, number: usize) {
             });
         }
         FaultKind::Pause { node } => cluster.stand.resume(cluster.id(node)),
-        FaultKind::DiskFill { node, .. } => cluster.stand.disk(cluster.id(node)).fill_percent(HEALED_FILL_PERCENT),
-        FaultKind::DiskSlow { node, .. } => cluster.stand.disk(cluster.id(node)).slow(1),
-        FaultKind::DiskStall { node } => cluster.stand.disk(cluster.id(node)).stall(0),
-        FaultKind::Media { node, .. } => {
-            let now = u64::try_from(cluster.stand.now().as_nanos()).unwrap_or(u64::MAX);
-            cluster.stand.disk(cluster.id(node)).repair(name_hash(&fault.id), now);
-        }
-        FaultKind::DiskError { node, .. } => {
-            cluster.stand.disk(cluster.id(node)).remove_fault(name_hash(&fault.id));
-        }
+        FaultKind::DiskFill { .. }
+        | FaultKind::DiskSlow { .. }
+        | FaultKind::DiskStall { .. }
+        | FaultKind::DiskError { .. }
+        | FaultKind::Media { .. } => disks::end(cluster, fault),
         FaultKind::Clock { node, what, back } => clocks::end(&cluster.stand, cluster.id(node), *what, *back),
         FaultKind::Hold { .. } => triggers::open(cluster, number),
         FaultKind::Cut { .. }

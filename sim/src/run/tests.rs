@@ -102,6 +102,65 @@ fn a_trigger_that_did_not_fire_is_named() {
     assert_eq!(never_fired(&scenario, &run.history), ["f (visit 100000 of store.appended at broker-a/0)"]);
 }
 
+#[test]
+fn a_domain_loses_its_power_at_one_moment_and_comes_back() {
+    let (_, run) = run_with(
+        "[[domain]]\nname = \"rack\"\nnodes = [\"broker-a\", \"namesrv\"]\n\
+         [[fault]]\nid = \"f\"\nat = \"2s\"\nkind = \"power-loss\"\ndomain = \"rack\"\ndown = \"1s\"\n\
+         [[fault]]\nid = \"p\"\nat = \"5s\"\nkind = \"panic\"\nnode = \"broker-a/0\"\ndown = \"1s\"\n",
+    );
+    let downs: Vec<(&str, u64)> = run
+        .history
+        .records
+        .iter()
+        .filter(|record| matches!(record.event, Event::NodeDown(Down::PowerLoss, _)))
+        .map(|record| (record.node.map_or("", |(node, _)| run.history.node(node)), record.at))
+        .collect();
+    let at = downs[0].1;
+    assert_eq!(downs, [("namesrv/0", at), ("broker-a/0", at)]);
+    assert_eq!((run.findings.counts["crashes"], run.findings.counts["panics"]), (3, 1));
+    assert!(run.history.records.iter().any(|record| record.event == Event::Converged));
+}
+
+#[test]
+fn who_is_killed_while_he_stops_went_down_once() {
+    let (_, run) = run_with(
+        "[[fault]]\nid = \"stalled\"\nat = \"2s\"\nkind = \"disk-stall\"\nnode = \"broker-a/0\"\nfor = \"3s\"\n\
+         [[fault]]\nid = \"s\"\nat = \"2500ms\"\nkind = \"stop\"\nnode = \"broker-a/0\"\ndown = \"1s\"\n\
+         [[fault]]\nid = \"k\"\nat = \"3s\"\nkind = \"kill\"\nnode = \"broker-a/0\"\ndown = \"1s\"\n",
+    );
+    let downs = run.history.records.iter().filter_map(|record| match &record.event {
+        Event::NodeDown(how, _) => Some(*how),
+        _ => None,
+    });
+    assert_eq!(downs.collect::<Vec<_>>(), [Down::Kill]);
+}
+
+#[test]
+fn a_rebalance_storm_moves_members_and_leaves_one_at_least() {
+    let (_, run) = run_with(
+        "instances = 3\n[[fault]]\nid = \"f\"\nat = \"1s\"\nkind = \"rebalance-storm\"\ngroup = \"billing\"\n\
+         every = \"100ms..300ms\"\nfor = \"6s\"\n",
+    );
+    let moved = run.findings.counts["members-moved"];
+    assert!((20..=60).contains(&moved), "{moved} in 6 s at 200 ms each");
+    let mut there = 0_i32;
+    let mut least = i32::MAX;
+    for record in &run.history.records {
+        let is_member = record.node.is_some_and(|(node, _)| run.history.node(node).starts_with("billing/"));
+        match record.event {
+            Event::NodeUp if is_member => there += 1,
+            Event::NodeDown(..) if is_member => {
+                there -= 1;
+                least = least.min(there);
+            }
+            _ => {}
+        }
+    }
+    assert_eq!((least, there), (1, 3));
+    assert!(run.history.records.iter().any(|record| record.event == Event::Converged));
+}
+
 /// Lets calls on files of the broker fail from second 2 on, until it is killed at second 4.
 fn run_with_failing(fault: &str) -> Finished {
     let (_, run) = run_with(&format!(

@@ -26,6 +26,15 @@ pub(super) fn check(
     limits::check(source, scenario, places)?;
     once(source, &places.groups, "group")?;
     once(source, &places.topic_names, "topic")?;
+    once(source, &places.domain_names, "power domain")?;
+    let domains: Vec<&str> = scenario.domains.iter().map(|domain| domain.name.as_str()).collect();
+    if let (Some(place), true) = (places.domains.first(), domains.is_empty()) {
+        let error = source.error(&place.at, format!("unknown power domain `{}`", place.value));
+        return Err(error.with_help("write [[domain]] with its `name` and its `nodes`"));
+    }
+    known(source, &places.domains, "power domain", &domains)?;
+    let consumers: Vec<&str> = scenario.consumers.iter().map(|group| group.group.as_str()).collect();
+    known(source, &places.consumers, "consumer group", &consumers)?;
     once(source, &places.ids, "fault")?;
     let topics: Vec<&str> = scenario.topics.iter().map(|topic| topic.name.as_str()).collect();
     known(source, &places.topics, "topic", &topics)?;

@@ -43,6 +43,25 @@ pub enum FaultKind {
         /// The node.
         node: String,
     },
+    /// The same, recorded as a panic.
+    Panic {
+        /// The node.
+        node: String,
+    },
+    /// All machines of a power domain lose their power at one moment.
+    DomainPowerLoss {
+        /// The domain.
+        domain: String,
+        /// Which unflushed pages survive; drawn for each disk if not given.
+        style: Option<Survival>,
+    },
+    /// Members of a consumer group go and come in quick succession.
+    RebalanceStorm {
+        /// The group.
+        group: String,
+        /// How long it is from one going or coming to the next; drawn for each.
+        every: Span<Duration>,
+    },
     /// The process is asked to stop, and does.
     Stop {
         /// The node.
@@ -184,8 +203,9 @@ impl Fault {
 
 impl FaultKind {
     /// All names that `kind` may have in files.
-    pub const NAMES: [&str; 37] = [
+    pub const NAMES: [&str; 39] = [
         "kill",
+        "panic",
         "stop",
         "power-loss",
         "pause",
@@ -222,6 +242,7 @@ impl FaultKind {
         "step",
         "strobe",
         "clock-extreme",
+        "rebalance-storm",
     ];
 
     /// Its name in files.
@@ -229,7 +250,10 @@ impl FaultKind {
     pub fn name(&self) -> &'static str {
         match self {
             FaultKind::Kill { .. } => "kill",
+            FaultKind::Panic { .. } => "panic",
             FaultKind::Stop { .. } => "stop",
+            FaultKind::DomainPowerLoss { .. } => "power-loss",
+            FaultKind::RebalanceStorm { .. } => "rebalance-storm",
             FaultKind::PowerLoss { .. } => "power-loss",
             FaultKind::Pause { .. } => "pause",
             FaultKind::Cut { .. } => "cut",
@@ -253,6 +277,7 @@ impl FaultKind {
     pub fn node(&self) -> Option<&str> {
         match self {
             FaultKind::Kill { node }
+            | FaultKind::Panic { node }
             | FaultKind::Stop { node }
             | FaultKind::PowerLoss { node, .. }
             | FaultKind::Pause { node }
@@ -266,7 +291,11 @@ impl FaultKind {
             | FaultKind::Clock { node, .. } => Some(node),
             FaultKind::Hold { gate, .. } => Some(&gate.node),
             FaultKind::Partition { node, .. } => node.as_deref(),
-            FaultKind::Cut { .. } | FaultKind::Latency { .. } | FaultKind::OnLink { .. } => None,
+            FaultKind::Cut { .. }
+            | FaultKind::Latency { .. }
+            | FaultKind::OnLink { .. }
+            | FaultKind::DomainPowerLoss { .. }
+            | FaultKind::RebalanceStorm { .. } => None,
         }
     }
 
@@ -285,7 +314,11 @@ impl FaultKind {
     #[must_use]
     pub fn lasting(&self) -> Lasting {
         match self {
-            FaultKind::Kill { .. } | FaultKind::Stop { .. } | FaultKind::PowerLoss { .. } => Lasting::Down,
+            FaultKind::Kill { .. }
+            | FaultKind::Panic { .. }
+            | FaultKind::Stop { .. }
+            | FaultKind::PowerLoss { .. }
+            | FaultKind::DomainPowerLoss { .. } => Lasting::Down,
             FaultKind::OnLink { what: LinkFault::Reset, .. } => Lasting::Moment,
             _ => Lasting::For,
         }
@@ -299,6 +332,7 @@ impl FaultKind {
             FaultKind::OnLink { what: LinkFault::Bandwidth(_) | LinkFault::Slow(_), .. } => Some("segments-slowed"),
             FaultKind::OnLink { what: LinkFault::Reset, .. } => Some("connections-reset"),
             FaultKind::AcceptFull { .. } | FaultKind::ConnectHang { .. } => Some("connects-ignored"),
+            FaultKind::RebalanceStorm { .. } => Some("members-moved"),
             FaultKind::Clock {
                 what: ClockFault::Step(_) | ClockFault::Strobe { .. } | ClockFault::Extreme(_), ..
             } => Some("clock-steps"),

@@ -81,9 +81,21 @@ impl Kinds<'_, '_> {
         Ok(Some(match name {
             "kill" => FaultKind::Kill { node: self.node()? },
             "stop" => FaultKind::Stop { node: self.node()? },
+            "panic" => FaultKind::Panic { node: self.node()? },
+            "rebalance-storm" => {
+                let group = self.table.required::<String>("group")?;
+                self.places.consumers.push(group.clone());
+                FaultKind::RebalanceStorm { group: group.value, every: self.turn("every")? }
+            }
             "power-loss" => {
                 let style = choice(self.source, self.table.optional("style")?, "style", &Survival::NAMES)?;
-                FaultKind::PowerLoss { node: self.node()?, style }
+                match self.table.optional::<String>("domain")? {
+                    Some(domain) => {
+                        self.places.domains.push(domain.clone());
+                        FaultKind::DomainPowerLoss { domain: domain.value, style }
+                    }
+                    None => FaultKind::PowerLoss { node: self.node()?, style },
+                }
             }
             "pause" => FaultKind::Pause { node: self.node()? },
             _ => return Ok(None),

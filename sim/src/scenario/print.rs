@@ -83,6 +83,11 @@ impl Scenario {
             out.table("[claim]");
             out.list("survives", entries.iter().map(String::as_str));
         }
+        for domain in &self.domains {
+            out.table("[[domain]]");
+            out.text("name", &domain.name);
+            out.list("nodes", domain.nodes.iter().map(String::as_str));
+        }
         for topic in &self.topics {
             out.table("[[topic]]");
             out.text("name", &topic.name);
@@ -216,6 +221,16 @@ fn print_kind(out: &mut Lines, kind: &FaultKind) {
         print_link(out, link);
     }
     match kind {
+        FaultKind::DomainPowerLoss { domain, style } => {
+            out.text("domain", domain);
+            if let Some(style) = style {
+                out.text("style", name_of(&Survival::NAMES, *style));
+            }
+        }
+        FaultKind::RebalanceStorm { group, every } => {
+            out.text("group", group);
+            out.text("every", &print_span(*every, print_time));
+        }
         FaultKind::PowerLoss { style: Some(style), .. } => out.text("style", name_of(&Survival::NAMES, *style)),
         FaultKind::Cut { port, hold, .. } => {
             print_port(out, *port);
@@ -257,6 +272,7 @@ fn print_kind(out: &mut Lines, kind: &FaultKind) {
         FaultKind::DiskSlow { factor, .. } => out.number("factor", (*factor).into()),
         FaultKind::Clock { what, back, .. } => print_clock(out, *what, *back),
         FaultKind::Kill { .. }
+        | FaultKind::Panic { .. }
         | FaultKind::Stop { .. }
         | FaultKind::PowerLoss { .. }
         | FaultKind::Pause { .. }

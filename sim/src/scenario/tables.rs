@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, ops::Range, time::Duration};
 
 use super::{
-    BrokerGroup, ConsumerGroup, Expect, FORMAT, FaultKind, FileSystem, Link, Load, MARKS, ProducerGroup, Role, Scale,
-    Scenario, ScenarioError, SeedPins, Send, SendMode, Settings, Survives, Topic, check, kinds, nemesis,
+    BrokerGroup, ConsumerGroup, Expect, FORMAT, FaultKind, FileSystem, Link, Load, MARKS, PowerDomain, ProducerGroup,
+    Role, Scale, Scenario, ScenarioError, SeedPins, Send, SendMode, Settings, Survives, Topic, check, kinds, nemesis,
     reader::{At, Bound, Percent, PinnedSeed, Setting, Size, Source, Table, nearest},
     units::{Rate, Span, print_size},
 };
@@ -53,6 +53,12 @@ pub(super) struct Places {
     pub permanent: Vec<At<String>>,
     /// Names that must be faults.
     pub faults: Vec<At<String>>,
+    /// Names of power domains; each must be used once.
+    pub domain_names: Vec<At<String>>,
+    /// Names that must be power domains.
+    pub domains: Vec<At<String>>,
+    /// Names that must be consumer groups.
+    pub consumers: Vec<At<String>>,
     /// Names of topics; each must be used once.
     pub topic_names: Vec<At<String>>,
     /// Times that must not lie after the end of the active phase.
@@ -118,6 +124,7 @@ impl Scenario {
         let (namesrvs, namesrv_config) = read_namesrvs(&source, &mut root, &mut places)?;
         let brokers = each(&mut root, "broker", |table| read_broker(&source, table, &mut places))?;
         let claim = root.table("claim")?.map_or(Ok(Vec::new()), |table| read_claim(&source, table))?;
+        let domains = each(&mut root, "domain", |table| read_domain(&source, table, &mut places))?;
         let topics = each(&mut root, "topic", |table| read_topic(&source, table, &brokers, &mut places))?;
         let producers = each(&mut root, "producer", |table| read_producer(&source, table, active, &mut places))?;
         let consumers = each(&mut root, "consumer", |table| read_consumer(&source, table, &mut places))?;
@@ -143,6 +150,7 @@ impl Scenario {
             namesrv_config,
             brokers,
             claim,
+            domains,
             topics,
             producers,
             consumers,
@@ -268,6 +276,18 @@ fn read_claim(source: &Source, mut table: Table<'_>) -> Result<Vec<Survives>, Sc
         claim.push(Survives { kind: kind.to_owned(), count });
     }
     Ok(claim)
+}
+
+fn read_domain(source: &Source, mut table: Table<'_>, places: &mut Places) -> Result<PowerDomain, ScenarioError> {
+    let name = group_name(source, table.required("name")?)?;
+    places.domain_names.push(name.clone());
+    let nodes = table.required::<Vec<At<String>>>("nodes")?;
+    if nodes.value.is_empty() {
+        return Err(source.error(&nodes.at, format!("nobody is in the domain `{}`", name.value)));
+    }
+    places.ends.extend(nodes.value.iter().cloned());
+    table.finish()?;
+    Ok(PowerDomain { name: name.value, nodes: nodes.value.into_iter().map(|node| node.value).collect() })
 }
 
 fn read_topic(

@@ -166,3 +166,21 @@ fn the_order_of_a_partition_leaves_each_pair_as_it_is_without_a_third() {
         assert_eq!(order(&file.replace("\"namesrv\", ", ""), seed), all);
     }
 }
+
+#[test]
+fn who_is_without_power_with_his_domain_counts_as_down() {
+    let file = FILE.replace(
+        "[nemesis]",
+        "[[domain]]\nname = \"rack\"\nnodes = [\"broker-a\", \"broker-b\"]\n[[fault]]\nid = \"f\"\nat = \"1s\"\n\
+         kind = \"power-loss\"\ndomain = \"rack\"\ndown = \"118s\"\n[nemesis]",
+    );
+    for seed in 0..100 {
+        let plan = plan_of(&file, seed);
+        // Those who die for good are drawn before all others.
+        let drawn = plan.faults.iter().filter(|fault| !fault.id.starts_with("dead-"));
+        let servers_down = drawn.filter_map(|fault| Window::of(&plan, fault)).filter(|window| {
+            window.is_server && window.from >= Duration::from_secs(1) && window.from < Duration::from_secs(119)
+        });
+        assert_eq!(servers_down.count(), 0, "seed {seed}: two are down already");
+    }
+}

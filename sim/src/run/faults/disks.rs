@@ -1,20 +1,76 @@
-//! A disk that fills up.
+//! Faults of disks: putting one wrong, and bringing it back.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use crate::{disk::Disk, stand::Stand};
+use super::{
+    super::{cluster::STORE_PATH, observer},
+    Cluster,
+};
+use crate::{
+    disk::{Disk, DiskFault},
+    history::Event,
+    scenario::{Fault, FaultKind, media_name},
+    seed::name_hash,
+    stand::Stand,
+};
+
+/// What a disk that was filled is brought back to, in percent.
+const HEALED_FILL_PERCENT: u8 = 40;
 
 /// Steps in which a disk fills up.
 const STEPS: u32 = 50;
 
+/// Puts a fault of a disk into effect; nothing happens for any other.
+pub(super) fn begin(cluster: &Arc<Cluster>, number: usize, fault: &Fault) {
+    match &fault.kind {
+        FaultKind::DiskFill { node, percent, ramp } => {
+            let (cluster, disk) = (Arc::clone(cluster), cluster.stand.disk(cluster.id(node)));
+            fill(&cluster.stand.clone(), disk, *percent, *ramp, move || cluster.is_in_effect(number));
+        }
+        FaultKind::DiskStall { node } => {
+            let end = fault
+                .lasts
+                .map_or(cluster.state().base + cluster.plan.scenario.active, |lasts| cluster.stand.now() + lasts.least);
+            cluster.stand.disk(cluster.id(node)).stall(u64::try_from(end.as_nanos()).unwrap_or(u64::MAX));
+        }
+        FaultKind::Media { node, path, what, count } => {
+            let disk = cluster.stand.disk(cluster.id(node));
+            let now = u64::try_from(cluster.stand.now().as_nanos()).unwrap_or(u64::MAX);
+            let pages = disk.damage(name_hash(&fault.id), &format!("{STORE_PATH}/{path}"), *what, *count, now);
+            for (path, page) in &pages {
+                let at = observer::place_on_disk((path, Some(*page)));
+                cluster.record(node, |_| Event::DiskError(media_name(*what), at));
+            }
+        }
+        FaultKind::DiskError { node, path, error, hits } => {
+            let path = format!("{STORE_PATH}/{path}");
+            let wrong = DiskFault { path, error: *error, hits: *hits };
+            cluster.stand.disk(cluster.id(node)).add_fault(name_hash(&fault.id), wrong);
+        }
+        FaultKind::DiskSlow { node, factor } => cluster.stand.disk(cluster.id(node)).slow(*factor),
+        _ => {}
+    }
+}
+
+/// Ends it.
+pub(super) fn end(cluster: &Cluster, fault: &Fault) {
+    match &fault.kind {
+        FaultKind::DiskFill { node, .. } => cluster.stand.disk(cluster.id(node)).fill_percent(HEALED_FILL_PERCENT),
+        FaultKind::DiskSlow { node, .. } => cluster.stand.disk(cluster.id(node)).slow(1),
+        FaultKind::DiskStall { node } => cluster.stand.disk(cluster.id(node)).stall(0),
+        FaultKind::Media { node, .. } => {
+            let now = u64::try_from(cluster.stand.now().as_nanos()).unwrap_or(u64::MAX);
+            cluster.stand.disk(cluster.id(node)).repair(name_hash(&fault.id), now);
+        }
+        FaultKind::DiskError { node, .. } => {
+            cluster.stand.disk(cluster.id(node)).remove_fault(name_hash(&fault.id));
+        }
+        _ => {}
+    }
+}
+
 /// Brings a disk to a percentage, at once or step by step for as long as `goes_on` says so.
-pub(super) fn fill(
-    stand: &Stand,
-    disk: Disk,
-    percent: u8,
-    ramp: Duration,
-    goes_on: impl Fn() -> bool + Send + 'static,
-) {
+fn fill(stand: &Stand, disk: Disk, percent: u8, ramp: Duration, goes_on: impl Fn() -> bool + Send + 'static) {
     if ramp.is_zero() {
         return disk.fill_percent(percent);
     }

@@ -196,6 +196,34 @@ fn file_systems_read_print_and_are_drawn() {
 }
 
 #[test]
+fn kinds_of_many_nodes_read_and_print() {
+    assert_eq!(
+        kind("kind = \"panic\"\nnode = \"broker-a/0\"\ndown = \"3s\""),
+        FaultKind::Panic { node: "broker-a/0".into() }
+    );
+    let every = Span { least: Duration::from_millis(500), most: Duration::from_secs(2) };
+    let storm = kind("kind = \"rebalance-storm\"\ngroup = \"billing\"\nevery = \"500ms..2s\"\nfor = \"20s\"");
+    assert_eq!(storm, FaultKind::RebalanceStorm { group: "billing".into(), every });
+    let domain = "[[domain]]\nname = \"rack\"\nnodes = [\"broker-b\", \"namesrv/0\"]\n";
+    let text = format!("{BEFORE}kind = \"power-loss\"\ndomain = \"rack\"\nstyle = \"all-old\"\n{domain}");
+    let scenario = Scenario::parse("x.toml", &text).unwrap();
+    assert_eq!(scenario.nodes_of_domain("rack"), ["namesrv/0", "broker-b/0"]);
+    let power_loss = FaultKind::DomainPowerLoss { domain: "rack".into(), style: Some(Survival::AllOld) };
+    assert_eq!(scenario.faults[0].kind, power_loss);
+    let again = Scenario::parse("x.toml", &scenario.print()).unwrap();
+    assert_eq!((&again.domains, &again.faults[0].kind), (&scenario.domains, &scenario.faults[0].kind));
+}
+
+#[test]
+fn many_nodes_that_are_not_there_are_named() {
+    insta::assert_snapshot!(told("kind = \"power-loss\"\ndomain = \"rack\""), @"2:10: unknown power domain `rack`; write [[domain]] with its `name` and its `nodes`");
+    insta::assert_snapshot!(told("kind = \"power-loss\"\nnode = \"broker-a/0\"\n[[domain]]\nname = \"rack\"\nnodes = []"), @"5:9: nobody is in the domain `rack`");
+    insta::assert_snapshot!(told("kind = \"power-loss\"\nnode = \"broker-a/0\"\n[[domain]]\nname = \"rack\"\nnodes = [\"broker-c\"]"), @"5:10: unknown node or group `broker-c`; did you mean `broker-a`?");
+    insta::assert_snapshot!(told("kind = \"rebalance-storm\"\ngroup = \"checkout\"\nevery = \"1s\""), @"2:9: unknown consumer group `checkout`; known: billing");
+    insta::assert_snapshot!(told("kind = \"rebalance-storm\"\ngroup = \"billing\"\nevery = \"0s\""), @"3:9: `every` is shorter than 1ms");
+}
+
+#[test]
 fn a_link_that_is_no_worse_is_refused() {
     let of = |rest: &str| told(&format!("link = \"* <-> broker-a\"\nkind = {rest}"));
     insta::assert_snapshot!(of("\"loss\"\nchance = \"0%\""), @"3:10: `chance`: `0%` never happens: write more than 0%");
