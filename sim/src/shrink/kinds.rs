@@ -20,12 +20,16 @@ const DELAY_US_MIN: u64 = 1_000;
 pub(super) fn simpler(kind: &FaultKind) -> Vec<FaultKind> {
     let mut simpler = match kind.clone() {
         FaultKind::PowerLoss { node, style } => {
-            let styles: &[Survival] = match style {
-                Some(Survival::AllOld) => &[],
-                Some(Survival::AllNew | Survival::Prefix) => &[Survival::AllOld],
-                Some(Survival::Independent | Survival::Runs) | None => &[Survival::AllOld, Survival::Prefix],
-            };
-            styles.iter().map(|style| FaultKind::PowerLoss { node: node.clone(), style: Some(*style) }).collect()
+            let with = |style| FaultKind::PowerLoss { node: node.clone(), style: Some(style) };
+            simpler_styles(style).iter().copied().map(with).collect()
+        }
+        FaultKind::DomainPowerLoss { domain, style } => {
+            let with = |style| FaultKind::DomainPowerLoss { domain: domain.clone(), style: Some(style) };
+            simpler_styles(style).iter().copied().map(with).collect()
+        }
+        FaultKind::Panic { node } => vec![FaultKind::Kill { node }],
+        FaultKind::RebalanceStorm { group, every } => {
+            vec![FaultKind::RebalanceStorm { group, every: Span::exactly(every.most) }]
         }
         FaultKind::Cut { .. } | FaultKind::Latency { .. } | FaultKind::OnLink { .. } => simpler_network(kind),
         FaultKind::DiskFill { .. }
@@ -52,6 +56,15 @@ pub(super) fn simpler(kind: &FaultKind) -> Vec<FaultKind> {
     simpler.retain(|other| other != kind);
     simpler.dedup();
     simpler
+}
+
+/// Styles of a loss of power: losing everything is the simplest.
+fn simpler_styles(style: Option<Survival>) -> &'static [Survival] {
+    match style {
+        Some(Survival::AllOld) => &[],
+        Some(Survival::AllNew | Survival::Prefix) => &[Survival::AllOld],
+        Some(Survival::Independent | Survival::Runs) | None => &[Survival::AllOld, Survival::Prefix],
+    }
 }
 
 fn simpler_network(kind: &FaultKind) -> Vec<FaultKind> {
