@@ -61,6 +61,8 @@ struct Inner {
     consume_offset: Option<QueueOffset>,
     /// What the broker is known to have stored for the group.
     committed: Option<QueueOffset>,
+    /// What it had stored when this member took the queue over.
+    taken_over: Option<QueueOffset>,
     last_pull: Mono,
     last_consume_ms: i64,
     /// Highest offset of the queue that the broker told of.
@@ -105,6 +107,7 @@ impl OwnedQueue {
                 commit_first: false,
                 consume_offset: stored,
                 committed: stored,
+                taken_over: stored,
                 last_pull: now,
                 last_consume_ms: 0,
                 broker_max: None,
@@ -272,12 +275,14 @@ impl OwnedQueue {
         }
     }
 
-    /// Ends the last generation. Gives back the offset to commit, if there is any.
+    /// Ends the last generation. Gives back the offset to commit, if there is any: none where this member finished
+    /// nothing, because all that could do is undo the commit of another one that owned the queue meanwhile.
     pub(crate) fn drop_queue(&self) -> Option<Place> {
         let mut inner = self.lock();
         inner.dropped = true;
         inner.cache = ProcessQueue::default();
-        let place = inner.consume_offset.map(|offset| inner.place(offset));
+        let finished = inner.consume_offset.filter(|_| inner.consume_offset != inner.taken_over);
+        let place = finished.map(|offset| inner.place(offset));
         drop(inner);
         self.life.send_replace(None);
         place
@@ -485,6 +490,13 @@ mod tests {
         owned.reset(QueueOffset(0));
         assert_eq!(owned.correct(generation, at(0)), None);
         assert!(!owned.is_current(generation));
+    }
+
+    #[test]
+    fn a_queue_of_which_nothing_was_finished_is_dropped_without_a_commit() {
+        let (owned, generation) = owned(Some(5));
+        owned.put(generation, views(5..8), at(8));
+        assert_eq!(owned.drop_queue(), None);
     }
 
     #[test]
