@@ -123,6 +123,7 @@ scenarios! {
     rebalance_scale_out_and_in: "rebalance-scale-out-and-in",
     retry_deleted_with_its_log_file: "retry-deleted-with-its-log-file",
     stopped_while_offsets_are_saved: "stopped-while-offsets-are-saved",
+    topic_grows: "topic-grows",
     wrong_clocks: "wrong-clocks",
 }
 

@@ -102,7 +102,7 @@ fn touches(scenario: &Scenario, fault: &Fault, at: Duration) -> bool {
     if fault.kind.node().is_some_and(|node| matches!(kind_of(node), Some(Kind::Namesrv | Kind::Consumer))) {
         return false;
     }
-    if matches!(fault.kind, FaultKind::RebalanceStorm { .. }) {
+    if matches!(fault.kind, FaultKind::RebalanceStorm { .. } | FaultKind::ConfigChange { .. }) {
         return false;
     }
     let When::At(begin) = fault.when else { return true };

@@ -27,6 +27,7 @@ pub use fault::{
 pub use fault::{error_name, media_name};
 pub use nemesis::Nemesis;
 pub use reader::{At, ScenarioError};
+pub(crate) use tables::MOST_QUEUES;
 use units::{Rate, Span};
 
 /// The version of the format that this build reads and writes.
@@ -42,7 +43,7 @@ pub const ALWAYS: &str = "always";
 pub const FAILURES: [&str; 7] = [ALWAYS, "aborted", "converged", "exit", "legally-lost", "panic", "stop-killed"];
 
 /// Counts that `at-least` may name: how often something happened that a scenario is about.
-pub const COUNTS: [&str; 38] = [
+pub const COUNTS: [&str; 39] = [
     "sent",
     "acked",
     "info",
@@ -80,6 +81,7 @@ pub const COUNTS: [&str; 38] = [
     "rebalances",
     "queues-moved",
     "members-moved",
+    "config-changes",
     "offsets-loaded",
 ];
 

@@ -9,8 +9,8 @@ use std::time::Duration;
 use crate::{
     disk::{DiskError, Hits, Media},
     scenario::{
-        Back, ClockFault, ConsumerGroup, Extreme, Fault, FaultKind, Kind, Lasting, Link, LinkFault, Members, Nemesis,
-        ProducerGroup, Scenario, Shape, When, units::Span,
+        Back, ClockFault, ConsumerGroup, Extreme, Fault, FaultKind, Kind, Lasting, Link, LinkFault, MOST_QUEUES,
+        Members, Nemesis, ProducerGroup, Scenario, Shape, When, units::Span,
     },
     seed::{Domain, Draws, Seed, name_hash},
 };
@@ -75,6 +75,11 @@ pub const FAMILIES: &[Family] = &[
         let node = at.node();
         let group = node.rsplit_once('/').map_or(node.as_str(), |(group, _)| group).to_owned();
         FaultKind::RebalanceStorm { group, every: Span { least, most: least + spread } }
+    }),
+    family("config-change", 2_000, Aim::Brokers, Guard::Free, MOMENT, |at| {
+        let (choice, more) = (at.number(1, 1 << 20) as usize, at.number(1, 8));
+        let (topic, queues) = &at.topics[choice % at.topics.len()];
+        FaultKind::ConfigChange { topic: topic.clone(), queues: (queues + more).min(MOST_QUEUES) }
     }),
     family("stop", 2_000, Aim::Servers, Guard::Down, (200, 30_000), |at| FaultKind::Stop { node: at.node() }),
     family("power-loss", 2_000, Aim::Brokers, Guard::DownClaimed, (500, 30_000), |at| FaultKind::PowerLoss {
@@ -186,6 +191,8 @@ struct Target<'a> {
     nodes: &'a [String],
     /// Names of the groups of all nodes.
     groups: &'a [String],
+    /// The topics that may get more queues, with how many they have.
+    topics: &'a [(String, u32)],
     next: u64,
 }
 
@@ -297,7 +304,10 @@ fn of_family(scenario: &Scenario, nemesis: &Nemesis, family: &Family, seed: Seed
     let claimed = scenario.claim.iter().any(|claim| claim.kind == family.name);
     let nodes = targets(scenario, nemesis, family.aim);
     let needs_claim = matches!(family.guard, Guard::DownClaimed | Guard::Claimed);
-    let allowed = !nodes.is_empty() && (claimed || !needs_claim);
+    let may_grow = scenario.topics.iter().filter(|topic| topic.queues < MOST_QUEUES);
+    let topics: Vec<(String, u32)> = may_grow.map(|topic| (topic.name.clone(), topic.queues)).collect();
+    let is_possible = family.name != "config-change" || !topics.is_empty();
+    let allowed = !nodes.is_empty() && (claimed || !needs_claim) && is_possible;
     let Some(per_minute) = rate(seed, family.name, range).filter(|_| allowed) else { return Vec::new() };
     let mean_gap = 60_000_000_000_000 / per_minute;
     let groups = groups(scenario);
@@ -306,7 +316,7 @@ fn of_family(scenario: &Scenario, nemesis: &Nemesis, family: &Family, seed: Seed
     for number in 1..=FAULTS_MAX {
         let id = format!("{}-{number}", family.name);
         let draws = seed.draws(FAULT, name_hash(&id));
-        let mut target = Target { draws, nodes: &nodes, groups: &groups, next: 1 };
+        let mut target = Target { draws, nodes: &nodes, groups: &groups, topics: &topics, next: 1 };
         at += Duration::from_micros(target.draws.at(0).exponential(mean_gap) / 1_000);
         if at >= scenario.active {
             break;

@@ -1,7 +1,7 @@
 //! The nodes of a scenario on the stand: who there is, which program each runs, and how they start and go down.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     net::{IpAddr, Ipv4Addr},
     sync::{Arc, Mutex, MutexGuard},
     time::Duration,
@@ -19,7 +19,7 @@ use crate::{
     net::ImpairmentId,
     plan::Plan,
     points::POLL,
-    scenario::{BrokerGroup, Fault, FileSystem, Kind, Port, Role, Settings, Survival, When},
+    scenario::{BrokerGroup, Fault, FileSystem, Kind, Port, Role, Settings, Survival, Topic, When},
     stand::{NodeId, NodeSpec, NodeStatus, Stand, StopSignal, Stopped},
     workload,
 };
@@ -55,6 +55,8 @@ pub(crate) struct Cluster {
     pub phase: watch::Sender<Phase>,
     /// Tells those who are held at a gate that one has opened.
     pub gate_opened: Notify,
+    /// Tells the stand's own client that there is something to change.
+    pub change_wanted: Notify,
     ids: BTreeMap<String, NodeId>,
     kinds: BTreeMap<String, Kind>,
     state: Mutex<State>, // Leaf lock.
@@ -80,6 +82,12 @@ pub(crate) struct State {
     pub faults: BTreeMap<usize, InEffect>,
     /// Whether faults may wait for points: from the begin of the active phase to its end.
     pub armed: bool,
+    /// Changes of topics that the stand's own client is to make: the id of the fault, the topic, its queues.
+    pub changes: VecDeque<(String, String, u32)>,
+    /// How many brokers are still to be told of changes.
+    pub changing: usize,
+    /// Queues of a topic on a broker group, where they were changed.
+    pub queues: BTreeMap<(String, String), u32>,
     /// How often tasks of each node were polled while armed.
     pub polls: BTreeMap<String, u64>,
     /// How often each fault's point was passed, by the fault's number in the plan.
@@ -144,6 +152,7 @@ impl Cluster {
             recorder,
             phase,
             gate_opened: Notify::new(),
+            change_wanted: Notify::new(),
             ids,
             kinds,
             state: Mutex::default(),
@@ -190,6 +199,12 @@ impl Cluster {
         let mut phases = self.phase.subscribe();
         let seen = phases.wait_for(|now| *now >= phase).await.is_ok();
         assert!(seen, "the cluster keeps the sender, and outlives whoever waits here");
+    }
+
+    /// How many queues a topic has on a broker group now.
+    pub fn queues_of(&self, topic: &Topic, broker: &str) -> u32 {
+        let changed = self.state().queues.get(&(topic.name.clone(), broker.to_owned())).copied();
+        changed.unwrap_or(topic.queues)
     }
 
     /// The nodes of a kind, in the order of the file.

@@ -113,6 +113,14 @@ fn apply(cluster: &Arc<Cluster>, number: usize, fault: &Fault) {
             let nodes: Vec<&str> = nodes.iter().map(String::as_str).collect();
             cluster.power_loss(&nodes, *style, name_hash(&fault.id));
         }
+        FaultKind::ConfigChange { topic, queues } => {
+            let of_topic = cluster.plan.scenario.topics.iter().find(|other| other.name == *topic);
+            let mut state = cluster.state();
+            state.changing += of_topic.map_or(0, |topic| topic.brokers.len());
+            state.changes.push_back((fault.id.clone(), topic.clone(), *queues));
+            drop(state);
+            cluster.change_wanted.notify_one();
+        }
         FaultKind::RebalanceStorm { group, every } => {
             let (cluster, group, every) = (Arc::clone(cluster), group.clone(), *every);
             let draws = storm::draws(&cluster, &fault.id);
@@ -174,8 +182,8 @@ pub(super) fn end_fault(cluster: &Arc<Cluster>, number: usize) {
         FaultKind::DomainPowerLoss { domain, .. } => {
             cluster.plan.scenario.nodes_of_domain(domain).iter().for_each(|node| cluster.let_up(node));
         }
-        // The storm lets everyone back itself.
-        FaultKind::RebalanceStorm { .. } => {}
+        // The storm lets everyone back itself, and what was changed stays.
+        FaultKind::RebalanceStorm { .. } | FaultKind::ConfigChange { .. } => {}
         FaultKind::Stop { node } => {
             // A stop that still goes on must end before the next life begins.
             let (cluster, node) = (Arc::clone(cluster), node.clone());

@@ -7,7 +7,7 @@ use host::Host;
 
 use crate::{
     history::{Event, Queue},
-    scenario::{Kind, Port, Topic},
+    scenario::{FaultKind, Kind, Port, Topic},
     stand::StopSignal,
 };
 
@@ -55,12 +55,40 @@ pub(super) async fn watch(cluster: Arc<Cluster>, host: Host, stop: StopSignal) -
         let watcher = host.clone();
         host.spawn("watch", async move { watch_offsets(&cluster, &watcher, &admin, &name).await });
     }
+    if scenario.faults.iter().any(|fault| matches!(fault.kind, FaultKind::ConfigChange { .. })) {
+        let (cluster, admin, changer) = (Arc::clone(&cluster), Arc::clone(&admin), host.clone());
+        host.spawn("change", async move { make_changes(&cluster, &changer, &admin).await });
+    }
     cluster.reached(Phase::Settle).await;
     host::select! {
         () = stop.requested() => {}
         () = settle(&cluster, &host, &admin, &each) => stop.requested().await,
     }
     Ok(())
+}
+
+/// Makes the changes of topics that faults want, each at one broker after the other. A topic never gets fewer queues.
+async fn make_changes(cluster: &Cluster, host: &Host, admin: &Admin) {
+    loop {
+        let Some((fault, name, queues)) = cluster.state().changes.pop_front() else {
+            cluster.change_wanted.notified().await;
+            continue;
+        };
+        let Some(topic) = cluster.plan.scenario.topics.iter().find(|topic| topic.name == name) else { continue };
+        for broker in &topic.brokers {
+            let addr = cluster.address(&format!("{broker}/0"), Port::Client);
+            let spec = TopicSpec::new(&name, queues.max(cluster.queues_of(topic, broker)));
+            while admin.create_topic_at(&addr, &spec).await.is_err() {
+                host.sleep(START_PAUSE).await;
+            }
+            {
+                let mut state = cluster.state();
+                state.queues.insert((name.clone(), broker.clone()), spec.write_queues);
+                state.changing -= 1;
+            }
+            cluster.record_run(Event::FaultHit(fault.clone(), "config-changes", 1));
+        }
+    }
 }
 
 async fn connect(name_servers: &[String]) -> Result<Admin, String> {
@@ -113,7 +141,7 @@ fn queues_of(cluster: &Cluster, broker: &str) -> Vec<(String, Queue)> {
     for group in &scenario.consumers {
         for topic in scenario.topics.iter().filter(holds).filter(|topic| topic.name == group.topic) {
             let queue = |id| Queue { topic: topic.name.clone(), broker: broker.to_owned(), id };
-            queues.extend((0..topic.queues).map(|id| (group.group.clone(), queue(id))));
+            queues.extend((0..cluster.queues_of(topic, broker)).map(|id| (group.group.clone(), queue(id))));
         }
     }
     queues
@@ -155,15 +183,18 @@ async fn settle(cluster: &Cluster, host: &Host, admin: &Admin, each: &[(String, 
 
 /// What is pending as far as the history tells: nodes that are down, sends, listeners, refused messages.
 fn pending_here(cluster: &Cluster) -> Vec<String> {
-    let (wanted, producing, sending) = {
+    let (wanted, producing, sending, changing) = {
         let state = cluster.state();
-        (state.wanted.clone(), state.producing.clone(), state.sending.values().sum::<u64>())
+        (state.wanted.clone(), state.producing.clone(), state.sending.values().sum::<u64>(), state.changing)
     };
     let mut pending: Vec<String> =
         wanted.iter().filter(|node| !cluster.is_up(node)).map(|node| format!("{node} is down")).collect();
     pending.extend(producing.iter().map(|node| format!("{node} still sends")));
     if sending > 0 {
         pending.push(format!("{sending} sends have no result"));
+    }
+    if changing > 0 {
+        pending.push(format!("topics have not their new queues at {changing} brokers"));
     }
     pending.extend(cluster.recorder.with(|history| super::pending::deliveries(&cluster.plan.scenario, history)));
     pending

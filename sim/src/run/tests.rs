@@ -161,6 +161,19 @@ fn a_rebalance_storm_moves_members_and_leaves_one_at_least() {
     assert!(run.history.records.iter().any(|record| record.event == Event::Converged));
 }
 
+#[test]
+fn a_topic_gets_more_queues_and_all_of_them_are_read() {
+    let (_, run) =
+        run_with("[[fault]]\nid = \"f\"\nat = \"1s\"\nkind = \"config-change\"\ntopic = \"orders\"\nqueues = 5\n");
+    assert_eq!(run.findings.counts["config-changes"], 1);
+    let commits = run.history.records.iter().filter_map(|record| match &record.event {
+        Event::Commit { queue, .. } => Some(run.history.queue(*queue).id),
+        _ => None,
+    });
+    assert_eq!(commits.collect::<BTreeSet<_>>(), BTreeSet::from([0, 1, 2, 3, 4]), "the stand looks at all of them");
+    assert!(run.history.records.iter().any(|record| record.event == Event::Converged));
+}
+
 /// Lets calls on files of the broker fail from second 2 on, until it is killed at second 4.
 fn run_with_failing(fault: &str) -> Finished {
     let (_, run) = run_with(&format!(

@@ -8,7 +8,7 @@ use super::{
     Fault, FaultKind, Kind, Scenario, ScenarioError, When, limits,
     reader::{At, Source},
     storage,
-    tables::{Places, SettingsOf, unknown},
+    tables::{MOST_QUEUES, Places, SettingsOf, unknown},
     units,
 };
 use crate::workload;
@@ -57,6 +57,7 @@ pub(super) fn check(
     stay_dead(source, scenario, places)?;
     links(source, scenario, places)?;
     partitions(source, scenario, places)?;
+    changes(source, scenario, places)?;
     times(source, scenario, places)?;
     disks(source, scenario, places)?;
     let idle = settings(source, places)?;
@@ -100,6 +101,21 @@ fn links(source: &Source, scenario: &Scenario, places: &Places) -> Result<(), Sc
     for At { value: link, at } in &places.links {
         if let Some(node) = scenario.only_node_of(link) {
             return Err(source.error(at, format!("both ends of the link are the node `{node}`")));
+        }
+    }
+    Ok(())
+}
+
+/// A topic gets more queues, not fewer: what lies in a queue that is taken away is read by nobody.
+fn changes(source: &Source, scenario: &Scenario, places: &Places) -> Result<(), ScenarioError> {
+    for At { value: (name, queues), at } in &places.changes {
+        let Some(topic) = scenario.topics.iter().find(|topic| topic.name == *name) else { continue };
+        if *queues <= topic.queues {
+            let message = format!("`queues` is {queues}, and `{name}` has {} already", topic.queues);
+            return Err(source.error(at, message).with_help("a topic can only get more queues"));
+        }
+        if *queues > MOST_QUEUES {
+            return Err(source.error(at, format!("`queues` is {queues}, the most is {MOST_QUEUES}")));
         }
     }
     Ok(())

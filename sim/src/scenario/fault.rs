@@ -123,6 +123,13 @@ pub enum FaultKind {
         /// The node.
         node: String,
     },
+    /// A topic gets more queues on each of its brokers.
+    ConfigChange {
+        /// The topic.
+        topic: String,
+        /// How many it has from then on.
+        queues: u32,
+    },
     /// Something else fills the disk.
     DiskFill {
         /// The node.
@@ -203,7 +210,7 @@ impl Fault {
 
 impl FaultKind {
     /// All names that `kind` may have in files.
-    pub const NAMES: [&str; 39] = [
+    pub const NAMES: [&str; 40] = [
         "kill",
         "panic",
         "stop",
@@ -243,6 +250,7 @@ impl FaultKind {
         "strobe",
         "clock-extreme",
         "rebalance-storm",
+        "config-change",
     ];
 
     /// Its name in files.
@@ -254,6 +262,7 @@ impl FaultKind {
             FaultKind::Stop { .. } => "stop",
             FaultKind::DomainPowerLoss { .. } => "power-loss",
             FaultKind::RebalanceStorm { .. } => "rebalance-storm",
+            FaultKind::ConfigChange { .. } => "config-change",
             FaultKind::PowerLoss { .. } => "power-loss",
             FaultKind::Pause { .. } => "pause",
             FaultKind::Cut { .. } => "cut",
@@ -295,7 +304,8 @@ impl FaultKind {
             | FaultKind::Latency { .. }
             | FaultKind::OnLink { .. }
             | FaultKind::DomainPowerLoss { .. }
-            | FaultKind::RebalanceStorm { .. } => None,
+            | FaultKind::RebalanceStorm { .. }
+            | FaultKind::ConfigChange { .. } => None,
         }
     }
 
@@ -319,7 +329,7 @@ impl FaultKind {
             | FaultKind::Stop { .. }
             | FaultKind::PowerLoss { .. }
             | FaultKind::DomainPowerLoss { .. } => Lasting::Down,
-            FaultKind::OnLink { what: LinkFault::Reset, .. } => Lasting::Moment,
+            FaultKind::OnLink { what: LinkFault::Reset, .. } | FaultKind::ConfigChange { .. } => Lasting::Moment,
             _ => Lasting::For,
         }
     }

@@ -82,6 +82,13 @@ impl Kinds<'_, '_> {
             "kill" => FaultKind::Kill { node: self.node()? },
             "stop" => FaultKind::Stop { node: self.node()? },
             "panic" => FaultKind::Panic { node: self.node()? },
+            "config-change" => {
+                let topic = self.table.required::<String>("topic")?;
+                self.places.topics.push(topic.clone());
+                let queues = self.table.required::<u32>("queues")?;
+                self.places.changes.push(At { value: (topic.value.clone(), queues.value), at: queues.at });
+                FaultKind::ConfigChange { topic: topic.value, queues: queues.value }
+            }
             "rebalance-storm" => {
                 let group = self.table.required::<String>("group")?;
                 self.places.consumers.push(group.clone());

@@ -227,6 +227,10 @@ fn print_kind(out: &mut Lines, kind: &FaultKind) {
                 out.text("style", name_of(&Survival::NAMES, *style));
             }
         }
+        FaultKind::ConfigChange { topic, queues } => {
+            out.text("topic", topic);
+            out.number("queues", (*queues).into());
+        }
         FaultKind::RebalanceStorm { group, every } => {
             out.text("group", group);
             out.text("every", &print_span(*every, print_time));
@@ -263,9 +267,7 @@ fn print_kind(out: &mut Lines, kind: &FaultKind) {
             }
         }
         FaultKind::Media { path, count, .. } => {
-            if path != "*" {
-                out.text("path", path);
-            }
+            print_path(out, path);
             out.number("count", (*count).into());
         }
         FaultKind::DiskError { path, hits, .. } => print_disk_error(out, path, *hits),
@@ -284,10 +286,14 @@ fn print_kind(out: &mut Lines, kind: &FaultKind) {
     }
 }
 
-fn print_disk_error(out: &mut Lines, path: &str, hits: Hits) {
+fn print_path(out: &mut Lines, path: &str) {
     if path != "*" {
         out.text("path", path);
     }
+}
+
+fn print_disk_error(out: &mut Lines, path: &str, hits: Hits) {
+    print_path(out, path);
     match hits {
         Hits::Nth(nth) => out.number("nth", nth.into()),
         Hits::Chance(1_000_000) => {}

@@ -26,7 +26,7 @@ const LOG_FILE_SIZE: &str = "mappedFileSizeCommitLog";
 const MOST_INSTANCES: u32 = 64;
 
 /// The most queues of a topic on each broker.
-const MOST_QUEUES: u32 = 1024;
+pub(crate) const MOST_QUEUES: u32 = 1024;
 
 /// How many names are listed when an unknown one looks like none of them. Enough for every list that is not made of
 /// names of the file.
@@ -57,6 +57,8 @@ pub(super) struct Places {
     pub domain_names: Vec<At<String>>,
     /// Names that must be power domains.
     pub domains: Vec<At<String>>,
+    /// Topics with the numbers of queues that they get.
+    pub changes: Vec<At<(String, u32)>>,
     /// Names that must be consumer groups.
     pub consumers: Vec<At<String>>,
     /// Names of topics; each must be used once.

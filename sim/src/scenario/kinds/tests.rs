@@ -204,6 +204,8 @@ fn kinds_of_many_nodes_read_and_print() {
     let every = Span { least: Duration::from_millis(500), most: Duration::from_secs(2) };
     let storm = kind("kind = \"rebalance-storm\"\ngroup = \"billing\"\nevery = \"500ms..2s\"\nfor = \"20s\"");
     assert_eq!(storm, FaultKind::RebalanceStorm { group: "billing".into(), every });
+    let change = kind("kind = \"config-change\"\ntopic = \"orders\"\nqueues = 9");
+    assert_eq!(change, FaultKind::ConfigChange { topic: "orders".into(), queues: 9 });
     let domain = "[[domain]]\nname = \"rack\"\nnodes = [\"broker-b\", \"namesrv/0\"]\n";
     let text = format!("{BEFORE}kind = \"power-loss\"\ndomain = \"rack\"\nstyle = \"all-old\"\n{domain}");
     let scenario = Scenario::parse("x.toml", &text).unwrap();
@@ -220,6 +222,10 @@ fn many_nodes_that_are_not_there_are_named() {
     insta::assert_snapshot!(told("kind = \"power-loss\"\nnode = \"broker-a/0\"\n[[domain]]\nname = \"rack\"\nnodes = []"), @"5:9: nobody is in the domain `rack`");
     insta::assert_snapshot!(told("kind = \"power-loss\"\nnode = \"broker-a/0\"\n[[domain]]\nname = \"rack\"\nnodes = [\"broker-c\"]"), @"5:10: unknown node or group `broker-c`; did you mean `broker-a`?");
     insta::assert_snapshot!(told("kind = \"rebalance-storm\"\ngroup = \"checkout\"\nevery = \"1s\""), @"2:9: unknown consumer group `checkout`; known: billing");
+    insta::assert_snapshot!(told("kind = \"config-change\"\ntopic = \"order\"\nqueues = 9"), @"2:9: unknown topic `order`; did you mean `orders`?");
+    insta::assert_snapshot!(told("kind = \"config-change\"\ntopic = \"orders\"\nqueues = 4"), @"3:10: `queues` is 4, and `orders` has 4 already; a topic can only get more queues");
+    insta::assert_snapshot!(told("kind = \"config-change\"\ntopic = \"orders\"\nqueues = 1025"), @"3:10: `queues` is 1025, the most is 1024");
+    insta::assert_snapshot!(told("kind = \"config-change\"\ntopic = \"orders\"\nqueues = 9\nfor = \"1s\""), @"4:7: `config-change` happens in a moment: it has no `for`");
     insta::assert_snapshot!(told("kind = \"rebalance-storm\"\ngroup = \"billing\"\nevery = \"0s\""), @"3:9: `every` is shorter than 1ms");
 }
 
