@@ -49,6 +49,7 @@ pub(super) fn simpler(kind: &FaultKind) -> Vec<FaultKind> {
         | FaultKind::Stop { .. }
         | FaultKind::Pause { .. }
         | FaultKind::Partition { .. }
+        | FaultKind::ConfigChange { .. }
         | FaultKind::AcceptFull { .. }
         | FaultKind::ConnectHang { .. }
         | FaultKind::DiskStall { .. } => Vec::new(),
