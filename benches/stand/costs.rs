@@ -3,7 +3,10 @@
 use std::{
     future::poll_fn,
     net::{Ipv4Addr, SocketAddr},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     task::Poll,
     time::Duration,
 };
@@ -67,12 +70,27 @@ where
 {
     run(async move |stand| {
         let node = add(&stand, 1);
-        stand.start(node, move |host, _| async move {
-            program(host).await;
-            Ok(())
-        });
-        stand.ended(node).await;
+        ends(&stand, node, program).await;
     });
+}
+
+/// Runs a program on a node; it must come to its end.
+async fn ends<F>(stand: &Stand, node: stand::NodeId, program: impl Fn(Host) -> F + Copy + Send + Sync + 'static)
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let has_ended = Arc::new(AtomicBool::new(false));
+    let told = Arc::clone(&has_ended);
+    stand.start(node, move |host, _| {
+        let told = Arc::clone(&told);
+        async move {
+            program(host).await;
+            told.store(true, Ordering::Relaxed);
+            Ok(())
+        }
+    });
+    stand.ended(node).await;
+    assert!(has_ended.load(Ordering::Relaxed), "the program failed: what was measured is something else");
 }
 
 /// Runs a supervisor; it must come to its end.
@@ -139,25 +157,25 @@ pub fn ping_pong(rounds: u64) {
             }
             Ok(())
         });
-        stand.start(client, move |host, _| async move {
+        let asks = move |host: Host| async move {
             // The listener comes up in the same instant.
             host.sleep(Duration::from_millis(1)).await;
-            let mut stream = host.connect(address).await.map_err(|error| error.to_string())?;
+            let mut stream = host.connect(address).await.expect("the server listens");
             let mut answer = [1; RECORD_BYTES];
             for _ in 0..rounds {
-                stream.write_all(&[1; RECORD_BYTES]).await.map_err(|error| error.to_string())?;
-                stream.read_exact(&mut answer).await.map_err(|error| error.to_string())?;
+                stream.write_all(&[1; RECORD_BYTES]).await.expect("the server is there");
+                stream.read_exact(&mut answer).await.expect("the server answers");
             }
-            Ok(())
-        });
-        stand.ended(client).await;
+        };
+        ends(&stand, client, asks).await;
     });
 }
 
 async fn appends(host: Host) {
     let bytes = EVENTS * RECORD_BYTES as u64;
     let file = host.files().open("/log", OpenOptions::CREATE).await.expect("the disk is empty");
-    let log = file.map(bytes).await.expect("the disk has room");
+    file.set_len(bytes).await.expect("the disk has room");
+    let log = file.map(bytes).await.expect("the file is that long");
     for record in 0..EVENTS {
         log.write(record * RECORD_BYTES as u64, &[7; RECORD_BYTES]);
     }
@@ -166,7 +184,8 @@ async fn appends(host: Host) {
 async fn page_copies(host: Host) {
     const PAGES: u64 = 1_000;
     let file = host.files().open("/log", OpenOptions::CREATE).await.expect("the disk is empty");
-    let log = file.map(PAGES * PAGE_BYTES).await.expect("the disk has room");
+    file.set_len(PAGES * PAGE_BYTES).await.expect("the disk has room");
+    let log = file.map(PAGES * PAGE_BYTES).await.expect("the file is that long");
     for round in 0..EVENTS / PAGES {
         for page in 0..PAGES {
             log.write(page * PAGE_BYTES, &[round as u8 + 1]);
