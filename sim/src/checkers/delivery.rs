@@ -5,7 +5,7 @@ use crate::history::{History, NodeRef, QueueRef};
 use super::{
     Report,
     commits::ON_DISK_NANOS,
-    facts::{Delivery, Facts, group_of},
+    facts::{Delivery, Facts, Seen, group_of},
 };
 
 /// A new owner asks for the committed offset some time before its first delivery; commits seen within this time before
@@ -105,6 +105,25 @@ fn broker_of(history: &History, delivery: &Delivery<'_>) -> Option<NodeRef> {
     history.nodes.get_index_of(&broker).map(|node| NodeRef(node as u32))
 }
 
+/// Whether a member was frozen when an offset was seen to be committed, and gave queues up afterwards: it had not heard
+/// that it had lost one, and commits how far it had been (`spec/protocol.md` 7.3).
+fn taken_back_by_a_frozen_member(
+    facts: &Facts<'_>,
+    history: &History,
+    group: &str,
+    above: &Seen,
+    again: &Delivery<'_>,
+) -> bool {
+    facts.hindered.iter().filter(|(member, _)| group_of(member) == group).any(|(member, frozen)| {
+        let node = history.nodes.get_index_of(*member).map(|node| NodeRef(node as u32));
+        let moves = node.and_then(|node| facts.moves.get(&node)).into_iter().flatten();
+        let mut later = moves.filter(|(index, _)| above.index < *index && *index < again.index);
+        later.any(|(_, at)| {
+            frozen.iter().any(|(from, until)| *from <= above.at && *at <= until + COMMIT_IN_FLIGHT_NANOS)
+        })
+    })
+}
+
 /// The record that shows a committed offset above the delivered one, long enough before the cause or before the member
 /// started, which asked only after that; and before any crash of the broker that could have undone it.
 fn committed_for_good(
@@ -116,9 +135,14 @@ fn committed_for_good(
 ) -> Option<usize> {
     let seen = facts.commits.get(&(group, again.queue))?;
     // What was seen before the last delivery proves nothing: whoever got the message then stood below it, and has taken
-    // the committed offset back with the next commit of his own.
-    let between = |index: usize| before.index < index && index < again.index;
-    let above = seen.iter().find(|seen| between(seen.index) && seen.offset > again.offset)?;
+    // the committed offset back with the next commit of his own. Nor does what was seen before the offset was seen to
+    // have gone back: whether it may is for `commit_regress` to say.
+    let between = |seen: &&Seen| before.index < seen.index && seen.index < again.index;
+    let at_last = seen.iter().filter(between).rev().take_while(|seen| seen.offset > again.offset);
+    let above = at_last.last()?;
+    if taken_back_by_a_frozen_member(facts, history, group, above, again) {
+        return None;
+    }
     let started = facts.ups.get(&again.node).into_iter().flatten().rfind(|(index, _)| *index < again.index);
     let since = facts.unhindered_nanos(history.node(again.node), above.at, cause);
     let was_known = since > COMMIT_IN_FLIGHT_NANOS || started.is_some_and(|(index, _)| above.index < *index);

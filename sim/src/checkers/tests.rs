@@ -444,6 +444,43 @@ fn an_owner_that_stands_below_a_commit_takes_it_back() {
 }
 
 #[test]
+fn a_member_that_was_frozen_takes_a_commit_back_when_it_stops() {
+    let found = |is_frozen: bool| {
+        let fault = "[[fault]]\nid = \"f\"\nat = \"1s\"\nkind = \"pause\"\nnode = \"billing/1\"\nfor = \"1s\"\n";
+        let story = Story::with("SYNC_FLUSH", fault);
+        story.send(0, 0).later(60);
+        if is_frozen {
+            story.event("probe/0", |_| Event::FaultBegin("f".into(), "pause"));
+        }
+        story.consume(0, 0).later(1).commit(1).later(1);
+        story.event("billing/1", |_| Event::Revoke(0)).down("billing/1", Down::Stop);
+        if is_frozen {
+            story.event("probe/0", |_| Event::FaultEnd("f".into()));
+        }
+        story.restart("billing/1").deliver("billing/1", 0, 0).ack("billing/1", 0, 0);
+        story.found()
+    };
+    assert_eq!(found(true), []);
+    assert_eq!(found(false), [("dup-deliver", 1)]);
+}
+
+#[test]
+fn a_commit_that_was_seen_to_be_taken_back_was_not_for_good() {
+    let found = |taken_back: bool| {
+        let story = Story::of("SYNC_FLUSH");
+        story.send(0, 0).consume(0, 0).commit(1).later(60);
+        if taken_back {
+            // Somebody who was cut off and still thought that the queue was his gives it up, with a commit.
+            story.event("billing/1", |_| Event::Revoke(0)).commit(0);
+        }
+        story.event("billing/0", |_| Event::Assign(1)).deliver("billing/0", 0, 0).ack("billing/0", 0, 0);
+        story.found()
+    };
+    assert_eq!(found(true), []);
+    assert_eq!(found(false), [("dup-deliver", 1)]);
+}
+
+#[test]
 fn a_higher_offset_for_the_earlier_message_breaks_the_order() {
     let story = Story::of("SYNC_FLUSH");
     story.invoke(0).append(0).append(1).ok(0, 1).invoke(1).ok(1, 0).consume(0, 1).consume(1, 0);
