@@ -113,6 +113,7 @@ scenarios! {
     disk_85_percent: "disk-85-percent",
     disk_errors: "disk-errors",
     every_poll: "every-poll",
+    given_away_in_silence: "given-away-in-silence",
     lost_offsets_filled_again: "lost-offsets-filled-again",
     namesrv_loss: "namesrv-loss",
     offset_recovery_after_crash: "offset-recovery-after-crash",
