@@ -193,13 +193,13 @@ impl Log {
         self.lives.last().map_or(0, |life| life.appends.last().map_or(life.start, |(_, end)| *end))
     }
 
-    /// The record that appended what stands at `phy`: of the newest life before `ok` that can have done it, because an
-    /// earlier one may have appended something else there that is gone.
-    fn born(&self, ok: usize, phy: u64) -> Option<usize> {
+    /// The record that appended what stands at `phy`, and where that ends: of the newest life before `ok` that can have
+    /// done it, because an earlier one may have appended something else there that is gone.
+    fn born(&self, ok: usize, phy: u64) -> Option<(usize, u64)> {
         self.lives.iter().rev().find_map(|life| {
             let appended = life.appends.partition_point(|(_, end)| *end <= phy);
-            let (index, _) = life.appends.get(appended)?;
-            (life.start <= phy && *index < ok).then_some(*index)
+            let (index, end) = *life.appends.get(appended)?;
+            (life.start <= phy && index < ok).then_some((index, end))
         })
     }
 
@@ -223,16 +223,8 @@ impl Log {
         ends.max_by_key(|(at, _)| *at).map_or(0, |(_, end)| *end)
     }
 
-    /// Where the message that begins at `phy` ends.
-    fn end_of(&self, ok: usize, phy: u64) -> u64 {
-        let born = self.born(ok, phy);
-        let appends = self.lives.iter().flat_map(|life| &life.appends);
-        appends.clone().find(|(index, _)| Some(*index) == born).map_or(phy + 1, |(_, end)| *end)
-    }
-
     fn fate(&self, ok: usize, phy: u64) -> Fate {
-        let Some(born) = self.born(ok, phy) else { return Fate::Lost(vec![ok]) };
-        let end = self.end_of(ok, phy);
+        let Some((born, end)) = self.born(ok, phy) else { return Fate::Lost(vec![ok]) };
         let gone = self.recoveries.iter().find(|(index, end)| *index > born && *end <= phy);
         if let Some((recovery, _)) = gone {
             // Behind a page that is not there no record can be reached.
