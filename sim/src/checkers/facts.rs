@@ -1,6 +1,6 @@
 //! What the workload did, sorted by message.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     history::{Down, Event, History, Look, MessageId, NodeRef, QueueRef},
@@ -138,6 +138,7 @@ impl<'a> Facts<'a> {
         // Listener calls that have not ended, by node, life, queue and offset.
         let mut open = BTreeMap::new();
         let mut silent_since = BTreeMap::new();
+        let mut fenced = BTreeSet::new();
         for (index, record) in history.records.iter().enumerate() {
             let (node, life) = record.node.unwrap_or((NodeRef(u32::MAX), 0));
             facts.disturbed(record.at, &record.event, &mut silent_since);
@@ -168,8 +169,19 @@ impl<'a> Facts<'a> {
                     let seen = Seen { index, at: record.at, offset: *offset };
                     facts.commits.entry((group.as_str(), *queue)).or_default().push(seen);
                 }
-                Event::NodeUp => facts.ups.entry(node).or_default().push((index, record.at)),
-                Event::NodeDown(how, _) => facts.downs.entry(node).or_default().push((index, record.at, *how)),
+                Event::NodeUp => {
+                    fenced.remove(&node);
+                    facts.ups.entry(node).or_default().push((index, record.at));
+                }
+                Event::NodeDown(how, _) => {
+                    // A broker that writes nothing more since its log could not be flushed saves no offsets either.
+                    let is_clean = *how == Down::Stop && !fenced.contains(&node);
+                    let how = if *how == Down::Stop && !is_clean { Down::Kill } else { *how };
+                    facts.downs.entry(node).or_default().push((index, record.at, how));
+                }
+                event if fences(event) => {
+                    fenced.insert(node);
+                }
                 Event::Assign(_) | Event::Revoke(_) => facts.moves.entry(node).or_default().push((index, record.at)),
                 Event::Point("client.position-corrected", to) => {
                     let to = u64::try_from(*to).unwrap_or(0);
@@ -273,9 +285,14 @@ impl<'a> Facts<'a> {
     }
 }
 
+/// Whether a broker writes nothing more after it, until it is restarted.
+fn fences(event: &Event) -> bool {
+    matches!(event, Event::DiskError("eio-flush", path) if path.starts_with("commitlog/"))
+}
+
 /// The stretches in which faults froze nodes, held them at gates, took the space of their disks or let calls on files
 /// fail, by their begins.
-fn hindered<'a>(scenario: &'a Scenario, history: &History) -> BTreeMap<&'a str, Vec<(u64, u64)>> {
+fn hindered<'a>(scenario: &'a Scenario, history: &'a History) -> BTreeMap<&'a str, Vec<(u64, u64)>> {
     let hinders = |fault: &&Fault| {
         matches!(
             fault.kind,
@@ -291,10 +308,21 @@ fn hindered<'a>(scenario: &'a Scenario, history: &History) -> BTreeMap<&'a str, 
         hinderers.filter_map(|fault| Some((fault.id.as_str(), fault.kind.node()?))).collect();
     let mut found: BTreeMap<&str, Vec<(u64, u64)>> = BTreeMap::new();
     let mut began = BTreeMap::new();
+    let mut fenced: BTreeMap<&str, u64> = BTreeMap::new();
     for record in &history.records {
         match &record.event {
             Event::FaultBegin(id, _) if nodes.contains_key(id.as_str()) => {
                 began.insert(id.as_str(), record.at);
+            }
+            Event::NodeUp => {
+                let node = record.node.map_or("", |(node, _)| history.node(node));
+                if let Some(since) = fenced.remove(node) {
+                    found.entry(node).or_default().push((since, record.at));
+                }
+            }
+            event if fences(event) => {
+                let node = record.node.map_or("", |(node, _)| history.node(node));
+                fenced.entry(node).or_insert(record.at);
             }
             Event::FaultEnd(id) => {
                 if let Some(begin) = began.remove(id.as_str()) {
@@ -303,6 +331,9 @@ fn hindered<'a>(scenario: &'a Scenario, history: &History) -> BTreeMap<&'a str, 
             }
             _ => {}
         }
+    }
+    for (node, since) in fenced {
+        found.entry(node).or_default().push((since, u64::MAX));
     }
     for (id, begin) in began {
         found.entry(nodes[id]).or_default().push((begin, u64::MAX));

@@ -584,6 +584,18 @@ fn an_answer_that_arrives_after_the_crash_may_be_taken_back_by_it() {
 }
 
 #[test]
+fn a_broker_whose_log_cannot_be_flushed_saves_no_offsets_until_it_is_restarted() {
+    let found = |file: &str| {
+        let story = Story::of("SYNC_FLUSH");
+        story.commit(5).later(60).event("broker-a/0", |_| Event::DiskError("eio-flush", format!("{file}/0")));
+        story.commit(8).later(60).down("broker-a/0", Down::Stop).restart("broker-a/0").commit(5);
+        story.found()
+    };
+    assert_eq!(found("commitlog"), []);
+    assert_eq!(found("config"), [("commit-regress", 1)]);
+}
+
+#[test]
 fn a_second_crash_may_take_what_the_first_had_left_in_memory() {
     let story = Story::of("SYNC_FLUSH");
     story.commit(5).later(20).commit(8).down("broker-a/0", Down::Kill).later(20).recover(0).commit(9);
