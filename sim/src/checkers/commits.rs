@@ -74,7 +74,8 @@ fn explained(
             return true;
         }
         if facts.crashes_between(broker, from, after.index).next().is_some() {
-            return after.offset >= on_disk(facts, (broker, history.node(broker)), before, after.index);
+            return after.offset >= on_disk(facts, (broker, history.node(broker)), before, after.index)
+                || was_frozen(facts, group, *last, after);
         }
     }
     let members: Vec<&str> = history.nodes.iter().map(String::as_str).filter(|node| group_of(node) == group).collect();
@@ -83,6 +84,14 @@ fn explained(
     let in_group = |node: NodeRef| group_of(history.node(node)) == group;
     let mut moves = facts.moves.iter().filter(|(node, _)| in_group(**node)).flat_map(|(_, moves)| moves);
     moves.any(|&(_, at)| at <= after.at && is_late(at)) || had_two_owners(facts, history, (group, queue), after.at)
+}
+
+/// Whether a member was frozen when an offset was seen, and went on before another one was: what it does first is to
+/// commit how far it was, whether or not the broker has been down meanwhile.
+fn was_frozen(facts: &Facts<'_>, group: &str, seen: Seen, after: Seen) -> bool {
+    let of_group = facts.hindered.iter().filter(|(member, _)| group_of(member) == group);
+    let mut frozen = of_group.flat_map(|(_, frozen)| frozen);
+    frozen.any(|(from, until)| *from <= seen.at && (seen.at..=after.at).contains(until))
 }
 
 /// Whether two members of a group were given messages of a queue since a disturbance that may still make them both think

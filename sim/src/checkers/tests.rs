@@ -516,6 +516,25 @@ fn a_member_that_lost_its_queue_while_it_was_frozen_commits_once_more() {
 }
 
 #[test]
+fn a_member_that_was_frozen_over_a_crash_commits_how_far_it_was() {
+    let found = |is_frozen: bool| {
+        let fault = "[[fault]]\nid = \"f\"\nat = \"1s\"\nkind = \"pause\"\nnode = \"billing/1\"\nfor = \"1s\"\n";
+        let story = Story::with("SYNC_FLUSH", fault);
+        if is_frozen {
+            story.event("probe/0", |_| Event::FaultBegin("f".into(), "pause"));
+        }
+        story.later(60).commit(5).later(20).commit(8).down("broker-a/0", Down::Kill).recover(0);
+        if is_frozen {
+            story.event("probe/0", |_| Event::FaultEnd("f".into()));
+        }
+        story.later(1).commit(3);
+        story.found()
+    };
+    assert_eq!(found(true), []);
+    assert_eq!(found(false), [("commit-regress", 1)]);
+}
+
+#[test]
 fn two_owners_after_a_disturbance_both_commit() {
     let found = |seconds: u64, second_owner: &str| {
         let story = Story::of("SYNC_FLUSH");
