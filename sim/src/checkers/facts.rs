@@ -175,8 +175,7 @@ impl<'a> Facts<'a> {
                 }
                 Event::NodeDown(how, _) => {
                     // A broker that writes nothing more since its log could not be flushed saves no offsets either.
-                    let is_clean = *how == Down::Stop && !fenced.contains(&node);
-                    let how = if *how == Down::Stop && !is_clean { Down::Kill } else { *how };
+                    let how = if *how == Down::Stop && fenced.contains(&node) { Down::Kill } else { *how };
                     facts.downs.entry(node).or_default().push((index, record.at, how));
                 }
                 event if fences(event) => {
