@@ -10,9 +10,10 @@ pub mod swarm;
 use std::time::Duration;
 
 use crate::{
+    disk::Survival,
     scenario::{
         Fault, FaultKind, FileSystem, LinkFault, Load, Members, ProducerGroup, Scenario, SeedPins, Send, SendMode,
-        Survival, When,
+        When,
         units::{Rate, Span},
     },
     seed::{Domain, Draws, Seed, Seeds, name_hash},
@@ -156,14 +157,7 @@ fn draw_fault(seed: Seed, fault: &mut Fault) {
     if let FaultKind::PowerLoss { style: style @ None, .. } | FaultKind::DomainPowerLoss { style: style @ None, .. } =
         &mut fault.kind
     {
-        let weights = [
-            (Survival::AllOld, 20),
-            (Survival::AllNew, 20),
-            (Survival::Prefix, 20),
-            (Survival::Independent, 30),
-            (Survival::Runs, 10),
-        ];
-        *style = draws.at(2).weighted(&weights);
+        *style = Some(Survival::drawn(draws.at(2)));
     }
 }
 

@@ -21,8 +21,7 @@ pub mod units;
 use std::{collections::BTreeMap, time::Duration};
 
 pub use fault::{
-    Back, ClockFault, Extreme, Fault, FaultKind, FileSystem, Gate, Lasting, Link, LinkFault, Members, Port, Shape,
-    Survival, When,
+    Back, ClockFault, Extreme, Fault, FaultKind, FileSystem, Gate, Lasting, Link, LinkFault, Members, Port, Shape, When,
 };
 pub use fault::{error_name, media_name};
 pub use nemesis::Nemesis;

@@ -41,7 +41,17 @@ pub enum Survival {
 }
 
 impl Survival {
-    fn drawn(draw: Draw) -> Survival {
+    /// All styles with their names in scenario files.
+    pub const NAMES: [(&'static str, Survival); 5] = [
+        ("all-old", Survival::AllOld),
+        ("all-new", Survival::AllNew),
+        ("prefix-by-write-order", Survival::Prefix),
+        ("independent", Survival::Independent),
+        ("runs", Survival::Runs),
+    ];
+
+    /// A style, as often as `spec/simulation.md` 2.3 has each.
+    pub(crate) fn drawn(draw: Draw) -> Survival {
         const CHOICES: [(Survival, u32); 5] = [
             (Survival::AllOld, 20),
             (Survival::AllNew, 20),

@@ -14,14 +14,15 @@ use remoting::settings::Setting;
 use tokio::sync::{Notify, watch};
 
 use crate::{
-    disk::{self, CrashReport, Durability, Timing},
+    disk::{CrashReport, Durability, Survival, Timing},
     history::{Down, Event, History, Recorder},
     net::ImpairmentId,
     plan::Plan,
     points::POLL,
-    scenario::{BrokerGroup, Fault, FileSystem, Kind, Port, Role, Settings, Survival, Topic, When},
+    scenario::{BrokerGroup, Fault, FileSystem, Kind, Port, Role, Settings, Topic, When},
     stand::{NodeId, NodeSpec, NodeStatus, Stand, StopSignal, Stopped},
     workload,
+    world::nanos,
 };
 
 /// The node from which the stand's own questions come: it makes topics, watches offsets, and waits for convergence.
@@ -234,8 +235,9 @@ impl Cluster {
         self.recorder.record(self.now(), None, |_| event);
     }
 
-    fn now(&self) -> u64 {
-        u64::try_from(self.stand.now().as_nanos()).unwrap_or(u64::MAX)
+    /// True time since the run began, in nanoseconds.
+    pub fn now(&self) -> u64 {
+        nanos(self.stand.now())
     }
 
     /// Whether a process runs on the node, paused or not.
@@ -297,15 +299,8 @@ impl Cluster {
 
     /// Machines lose their power at one moment. `crash` keys what their disks keep.
     pub fn power_loss(&self, nodes: &[&str], style: Option<Survival>, crash: u64) {
-        let survival = style.map(|style| match style {
-            Survival::AllOld => disk::Survival::AllOld,
-            Survival::AllNew => disk::Survival::AllNew,
-            Survival::Prefix => disk::Survival::Prefix,
-            Survival::Independent => disk::Survival::Independent,
-            Survival::Runs => disk::Survival::Runs,
-        });
         let ids: Vec<NodeId> = nodes.iter().map(|node| self.id(node)).collect();
-        let reports = self.stand.power_loss(&ids, survival, crash);
+        let reports = self.stand.power_loss(&ids, style, crash);
         for (node, CrashReport { dirty_pages, lost_pages, torn_pages, .. }) in nodes.iter().zip(reports) {
             self.record(node, |_| Event::NodeDown(Down::PowerLoss, String::new()));
             self.record(node, |_| Event::DiskCrash { dirty: dirty_pages, lost: lost_pages, torn: torn_pages });
@@ -338,6 +333,12 @@ impl Cluster {
     }
 
     // ---- faults in effect ----
+
+    /// When a fault ends that begins now.
+    pub fn end_of(&self, fault: usize) -> Duration {
+        let lasts = self.plan.scenario.faults[fault].lasts;
+        lasts.map_or(self.state().base + self.plan.scenario.active, |lasts| self.stand.now() + lasts.least)
+    }
 
     pub fn is_in_effect(&self, fault: usize) -> bool {
         self.state().faults.contains_key(&fault)

@@ -47,8 +47,6 @@ pub(super) fn begin(cluster: &Arc<Cluster>, number: usize) {
     cluster.record_run(Event::FaultBegin(fault.id.clone(), fault.kind.name()));
     cluster.state().faults.insert(number, InEffect::default());
     apply(cluster, number, fault);
-    let impairments = network::apply(cluster, number, fault);
-    cluster.keep(number, &impairments);
     triggers::open_for(cluster, &fault.id);
     if fault.kind.lasting() == Lasting::Moment {
         end_fault(cluster, number);
@@ -161,7 +159,7 @@ fn apply(cluster: &Arc<Cluster>, number: usize, fault: &Fault) {
         | FaultKind::OnLink { .. }
         | FaultKind::Partition { .. }
         | FaultKind::AcceptFull { .. }
-        | FaultKind::ConnectHang { .. } => {}
+        | FaultKind::ConnectHang { .. } => network::begin(cluster, number, fault),
     }
 }
 

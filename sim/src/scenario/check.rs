@@ -244,15 +244,7 @@ fn settings(source: &Source, places: &Places) -> Result<Vec<ScenarioError>, Scen
 fn disks(source: &Source, scenario: &Scenario, places: &Places) -> Result<(), ScenarioError> {
     let names = scenario.nodes();
     for fault in &scenario.faults {
-        let needs_disk = matches!(
-            fault.kind,
-            FaultKind::DiskFill { .. }
-                | FaultKind::DiskSlow { .. }
-                | FaultKind::DiskStall { .. }
-                | FaultKind::DiskError { .. }
-                | FaultKind::Media { .. }
-        );
-        let Some(node) = fault.kind.node().filter(|_| needs_disk) else { continue };
+        let Some(node) = fault.kind.node().filter(|_| fault.kind.needs_disk()) else { continue };
         let is_broker = names.iter().any(|(name, kind)| name == node && *kind == Kind::Broker);
         if !is_broker {
             let at = places.nodes.iter().find(|place| place.value == node).map_or(0..0, |place| place.at.clone());

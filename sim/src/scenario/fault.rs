@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::units::Span;
-use crate::disk::{DiskError, Durability, Hits, Media};
+use crate::disk::{DiskError, Durability, Hits, Media, Survival};
 
 /// A fault.
 #[derive(Debug, Clone)]
@@ -320,6 +320,19 @@ impl FaultKind {
         }
     }
 
+    /// Whether it is about the disk of its node, which only brokers have one to speak of.
+    #[must_use]
+    pub fn needs_disk(&self) -> bool {
+        matches!(
+            self,
+            FaultKind::DiskFill { .. }
+                | FaultKind::DiskSlow { .. }
+                | FaultKind::DiskStall { .. }
+                | FaultKind::DiskError { .. }
+                | FaultKind::Media { .. }
+        )
+    }
+
     /// Which key of a file says how long it lasts.
     #[must_use]
     pub fn lasting(&self) -> Lasting {
@@ -606,32 +619,6 @@ pub struct Gate {
     pub node: String,
     /// The first visit that is held, from 1; later ones are too, until the gate opens.
     pub nth: u32,
-}
-
-/// Which unflushed pages survive a power loss.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Survival {
-    /// None of them.
-    AllOld,
-    /// All of them.
-    AllNew,
-    /// Those written first.
-    Prefix,
-    /// Each by its own draw.
-    Independent,
-    /// Neighbours share their fate.
-    Runs,
-}
-
-impl Survival {
-    /// All styles with their names in files.
-    pub const NAMES: [(&'static str, Survival); 5] = [
-        ("all-old", Survival::AllOld),
-        ("all-new", Survival::AllNew),
-        ("prefix-by-write-order", Survival::Prefix),
-        ("independent", Survival::Independent),
-        ("runs", Survival::Runs),
-    ];
 }
 
 /// Two ends and a direction. An end is a node, a group, or `*` for everyone.

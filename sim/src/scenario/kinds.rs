@@ -6,12 +6,11 @@ use std::time::Duration;
 
 use super::{
     Back, ClockFault, Extreme, Fault, FaultKind, Lasting, Link, LinkFault, Members, Port, ScenarioError, Shape,
-    Survival,
     reader::{At, BytesPerSecond, Chance, Drift, Percent, Source, Table},
     tables::{Places, at_least_one, choice, unknown},
     units::Span,
 };
-use crate::disk::{DiskError, Hits, Media};
+use crate::disk::{DiskError, Hits, Media, Survival};
 
 /// Every time, in parts per million.
 const ALWAYS_PPM: u32 = 1_000_000;

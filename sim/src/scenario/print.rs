@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 
 use super::{
     Back, ClockFault, ConsumerGroup, Expect, Extreme, FORMAT, Fault, FaultKind, FileSystem, LinkFault, Load, Members,
-    Nemesis, Port, ProducerGroup, Scenario, SeedPins, SendMode, Settings, Survival, When,
+    Nemesis, Port, ProducerGroup, Scenario, SeedPins, SendMode, Settings, When,
     units::{Span, print_chance, print_rate, print_size, print_span, print_time},
 };
-use crate::disk::{Durability, Hits};
+use crate::disk::{Durability, Hits, Survival};
 
 /// Lines `key = value` of one table.
 struct Lines(String);

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::{
-    disk::Hits,
-    scenario::{Back, ClockFault, FaultKind, Gate, Link, LinkFault, Survival, units::Span},
+    disk::{Hits, Survival},
+    scenario::{Back, ClockFault, FaultKind, Gate, Link, LinkFault, units::Span},
 };
 
 use super::edits::round_time;

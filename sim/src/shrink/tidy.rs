@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::scenario::{Fault, FaultKind, Kind, Load, Scenario, When};
+use crate::scenario::{Fault, Kind, Load, Scenario, When};
 
 /// Makes of an edited scenario one that may be written, as far as that can be done by leaving out more, and by moving
 /// times to the end of the active phase.
@@ -81,8 +81,7 @@ fn can_happen(scenario: &Scenario, fault: &Fault) -> bool {
         let ends = [&link.from, &link.to].map(|end| scenario.end_of_link(end));
         ends.iter().all(|end| !end.is_empty()) && scenario.only_node_of(link).is_none()
     });
-    let has_disk = !matches!(fault.kind, FaultKind::DiskFill { .. } | FaultKind::DiskSlow { .. })
-        || fault.kind.node().is_none_or(|node| is_of(scenario, node, Kind::Broker));
+    let has_disk = !fault.kind.needs_disk() || fault.kind.node().is_none_or(|node| is_of(scenario, node, Kind::Broker));
     in_time && hits && joins && has_disk
 }
 

@@ -12,6 +12,7 @@ use crate::{
     scenario::{Fault, FaultKind, media_name},
     seed::name_hash,
     stand::Stand,
+    world::nanos,
 };
 
 /// What a disk that was filled is brought back to, in percent.
@@ -28,15 +29,12 @@ pub(super) fn begin(cluster: &Arc<Cluster>, number: usize, fault: &Fault) {
             fill(&cluster.stand.clone(), disk, *percent, *ramp, move || cluster.is_in_effect(number));
         }
         FaultKind::DiskStall { node } => {
-            let end = fault
-                .lasts
-                .map_or(cluster.state().base + cluster.plan.scenario.active, |lasts| cluster.stand.now() + lasts.least);
-            cluster.stand.disk(cluster.id(node)).stall(u64::try_from(end.as_nanos()).unwrap_or(u64::MAX));
+            cluster.stand.disk(cluster.id(node)).stall(nanos(cluster.end_of(number)));
         }
         FaultKind::Media { node, path, what, count } => {
             let disk = cluster.stand.disk(cluster.id(node));
-            let now = u64::try_from(cluster.stand.now().as_nanos()).unwrap_or(u64::MAX);
-            let pages = disk.damage(name_hash(&fault.id), &format!("{STORE_PATH}/{path}"), *what, *count, now);
+            let path = format!("{STORE_PATH}/{path}");
+            let pages = disk.damage(name_hash(&fault.id), &path, *what, *count, cluster.now());
             for (path, page) in &pages {
                 let at = observer::place_on_disk((path, Some(*page)));
                 cluster.record(node, |_| Event::DiskError(media_name(*what), at));
@@ -59,8 +57,7 @@ pub(super) fn end(cluster: &Cluster, fault: &Fault) {
         FaultKind::DiskSlow { node, .. } => cluster.stand.disk(cluster.id(node)).slow(1),
         FaultKind::DiskStall { node } => cluster.stand.disk(cluster.id(node)).stall(0),
         FaultKind::Media { node, .. } => {
-            let now = u64::try_from(cluster.stand.now().as_nanos()).unwrap_or(u64::MAX);
-            cluster.stand.disk(cluster.id(node)).repair(name_hash(&fault.id), now);
+            cluster.stand.disk(cluster.id(node)).repair(name_hash(&fault.id), cluster.now());
         }
         FaultKind::DiskError { node, .. } => {
             cluster.stand.disk(cluster.id(node)).remove_fault(name_hash(&fault.id));

@@ -1,6 +1,6 @@
 //! Faults of the network: what lies on which links, and what changes while it lies there.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use super::{Cluster, partition};
 use crate::{
@@ -12,9 +12,9 @@ use crate::{
 
 const HEAL: Domain = Domain::named("fault.heal-order");
 
-/// Puts a fault of the network into effect; nothing happens for any other. Gives what it put on links.
-pub(super) fn apply(cluster: &Arc<Cluster>, number: usize, fault: &Fault) -> Vec<ImpairmentId> {
-    match &fault.kind {
+/// Puts a fault of the network into effect; nothing happens for any other. What it puts on links goes when it ends.
+pub(super) fn begin(cluster: &Arc<Cluster>, number: usize, fault: &Fault) {
+    let impairments = match &fault.kind {
         FaultKind::Cut { link, port, hold } => {
             let kind = if *hold { ImpairmentKind::Hold } else { ImpairmentKind::Drop };
             impair(cluster, &pairs(cluster, link), *port, kind)
@@ -25,9 +25,8 @@ pub(super) fn apply(cluster: &Arc<Cluster>, number: usize, fault: &Fault) -> Vec
         }
         FaultKind::OnLink { link, port, what } => on_link(cluster, number, (link, *port), *what),
         FaultKind::Partition { shape: Shape::Swizzle, members: Some(members), .. } => {
-            let lasts = fault.lasts.map(|lasts| lasts.least);
             let (cluster, members) = (Arc::clone(cluster), members.names().to_vec());
-            cluster.stand.clone().spawn(async move { swizzle(&cluster, number, &members, lasts).await });
+            cluster.stand.clone().spawn(async move { swizzle(&cluster, number, &members).await });
             Vec::new()
         }
         FaultKind::Partition { shape, node, members } => {
@@ -40,7 +39,8 @@ pub(super) fn apply(cluster: &Arc<Cluster>, number: usize, fault: &Fault) -> Vec
         FaultKind::AcceptFull { node } => connects(cluster, "*", node),
         FaultKind::ConnectHang { node } => connects(cluster, node, "*"),
         _ => Vec::new(),
-    }
+    };
+    cluster.keep(number, &impairments);
 }
 
 fn on_link(
@@ -78,10 +78,9 @@ fn on_link(
 
 /// Isolates the members one by one within the first third of the time, and lets them back one by one within the last,
 /// in an order that depends on nothing but their names and the seed.
-async fn swizzle(cluster: &Arc<Cluster>, number: usize, members: &[String], lasts: Option<Duration>) {
+async fn swizzle(cluster: &Arc<Cluster>, number: usize, members: &[String]) {
     let begin = cluster.stand.now();
-    let end = lasts.map_or(cluster.state().base + cluster.plan.scenario.active, |lasts| begin + lasts);
-    let third = end.saturating_sub(begin) / 3;
+    let third = cluster.end_of(number).saturating_sub(begin) / 3;
     let step = third / u32::try_from(members.len().max(1)).unwrap_or(u32::MAX);
     let everyone = cluster.plan.scenario.end_of_link("*");
     let mut cuts = Vec::new();
