@@ -171,8 +171,7 @@ impl Links {
 
     /// A segment was sent: counts it for what slows it, and its losses for what loses it.
     fn count_touched(&mut self, route: Route, losses: u64) {
-        let here = self.link_mut(route.from, route.to).impairments.iter_mut();
-        for other in here.filter(|other| other.it.port.is_none_or(|only| only == route.port)) {
+        for other in self.touching(route) {
             other.touched += match other.it.kind {
                 ImpairmentKind::Loss(_) => losses,
                 ImpairmentKind::Latency(_) | ImpairmentKind::Bandwidth(_) | ImpairmentKind::Slow(_) => 1,
@@ -183,15 +182,18 @@ impl Links {
 
     /// Whether a connect that has arrived is ignored; counted if so.
     pub(super) fn ignores_connect(&mut self, route: Route) -> bool {
-        let here = self.link_mut(route.from, route.to).impairments.iter_mut();
         let mut ignored = false;
-        for other in here.filter(|other| other.it.port.is_none_or(|only| only == route.port)) {
-            if other.it.kind == ImpairmentKind::NoConnects {
-                other.touched += 1;
-                ignored = true;
-            }
+        for other in self.touching(route).filter(|other| other.it.kind == ImpairmentKind::NoConnects) {
+            other.touched += 1;
+            ignored = true;
         }
         ignored
+    }
+
+    /// What lies on a route.
+    fn touching(&mut self, route: Route) -> impl Iterator<Item = &mut InEffect> {
+        let here = self.link_mut(route.from, route.to).impairments.iter_mut();
+        here.filter(move |other| other.it.port.is_none_or(|only| only == route.port))
     }
 
     /// How many times as long everything takes.
