@@ -32,6 +32,7 @@ pub use faults::{DiskError, DiskFault, Hits, Media};
 pub use handle::{DiskHandle, Surroundings};
 pub use image::Image;
 pub use media::Place;
+pub(crate) use pages::PAGE_BYTES;
 
 use std::{
     collections::BTreeSet,
@@ -48,7 +49,7 @@ use self::{
     faults::Faults,
     journal::Ino,
     names::Names,
-    pages::{Content, Moment, PAGE_BYTES},
+    pages::{Content, Moment},
     writeback::Writeback,
 };
 use crate::seed::Seed;
@@ -238,7 +239,7 @@ impl Disk {
         let mut state = self.lock();
         if fault.error == DiskError::Read {
             for (path, ino) in state.names.files() {
-                if path.to_str().is_some_and(|path| faults::matches(&fault.path, path)) {
+                if faults::means(&fault.path, &path) {
                     state.content_mut(ino).evict();
                     state.names.recharge(ino);
                 }
@@ -429,6 +430,10 @@ impl State {
         pages: std::ops::Range<u64>,
         now: u64,
     ) -> Vec<(DiskError, PathBuf, Option<u64>)> {
+        if self.faults.is_empty() {
+            self.end_flush(ino, start, pages);
+            return Vec::new();
+        }
         if self.faults.hit(DiskError::Flush, path) {
             self.fail_flush(ino, start, pages, now);
             return Vec::new();
@@ -437,15 +442,14 @@ impl State {
             self.content_mut(ino).cancel_flush(start);
             return vec![(DiskError::LyingFlush, path.to_owned(), None)];
         }
-        for error in [DiskError::LostWrite, DiskError::MisdirectedWrite] {
-            // Only a flush that has something to write can lose it.
-            if !self.content(ino).flushable(start, pages.clone()).is_empty() && self.faults.hit(error, path) {
-                let wrong = self.misplace((ino, path.to_owned()), start, pages, (error, now));
-                return wrong.into_iter().map(|(path, page)| (error, path, Some(page))).collect();
-            }
-        }
+        let written = self.content(ino).flushable(start, pages.clone());
+        // Only a flush that has something to write can lose it.
+        let lossy = [DiskError::LostWrite, DiskError::MisdirectedWrite].into_iter();
+        let error = lossy.filter(|_| !written.is_empty()).find(|error| self.faults.hit(*error, path));
+        let wrong = error.map(|error| (error, self.misplace((ino, path.to_owned()), start, &written, (error, now))));
         self.end_flush(ino, start, pages);
-        Vec::new()
+        let told = wrong.into_iter().flat_map(|(error, wrong)| wrong.into_iter().map(move |place| (error, place)));
+        told.map(|(error, (path, page))| (error, path, Some(page))).collect()
     }
 
     /// A flush failed: what it was to write is clean, and the device has what it had.

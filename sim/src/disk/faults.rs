@@ -81,6 +81,10 @@ impl Faults {
         Faults { seed, entity, present: Vec::new() }
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.present.is_empty()
+    }
+
     pub(super) fn add(&mut self, key: u64, fault: DiskFault) {
         self.present.push(Present { key, fault, asked: 0 });
     }
@@ -93,7 +97,7 @@ impl Faults {
     pub(super) fn hit(&mut self, error: DiskError, path: &Path) -> bool {
         let (seed, entity, mut hit) = (self.seed, self.entity, false);
         for present in self.present.iter_mut().filter(|present| present.fault.error == error) {
-            if !path.to_str().is_some_and(|path| matches(&present.fault.path, path)) {
+            if !means(&present.fault.path, path) {
                 continue;
             }
             present.asked += 1;
@@ -116,8 +120,13 @@ impl Faults {
     }
 }
 
+/// Whether a pattern means a file.
+pub(super) fn means(pattern: &str, path: &Path) -> bool {
+    path.to_str().is_some_and(|path| matches(pattern, path))
+}
+
 /// Whether `text` is what `pattern` says, in which `*` stands for any run of characters.
-pub(super) fn matches(pattern: &str, text: &str) -> bool {
+fn matches(pattern: &str, text: &str) -> bool {
     let Some((head, rest)) = pattern.split_once('*') else { return pattern == text };
     let Some(text) = text.strip_prefix(head) else { return false };
     (0..=text.len()).filter(|at| text.is_char_boundary(*at)).any(|at| matches(rest, &text[at..]))

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::{
     State,
-    faults::{DiskError, Media, matches},
+    faults::{DiskError, Media, means},
     journal::Ino,
     pages::{Image, PAGE_BYTES},
 };
@@ -30,7 +30,7 @@ impl State {
     pub(super) fn damage(&mut self, key: u64, (pattern, what): (&str, Media), count: u32, now: u64) -> Vec<Place> {
         let mut sound: Vec<(PathBuf, Ino, u64)> = Vec::new();
         for (path, ino) in self.names.files() {
-            if path.to_str().is_some_and(|path| matches(pattern, path)) {
+            if means(pattern, &path) {
                 let pages = self.content(ino).clean_pages();
                 sound.extend(pages.into_iter().map(|page| (path.clone(), ino, page)));
             }
@@ -86,27 +86,22 @@ impl State {
         }
     }
 
-    /// A flush of pages that began at `start` ends, and one page of it goes elsewhere: nowhere, or over another page.
-    /// Tells which pages are wrong on the device now: none if there was nothing to write.
+    /// Of the pages that a flush which began at `start` is to write one goes elsewhere: nowhere, or over another page.
+    /// Tells which pages are wrong on the device now.
     pub(super) fn misplace(
         &mut self,
         (ino, path): (Ino, PathBuf),
         start: u64,
-        pages: std::ops::Range<u64>,
+        written: &[u64],
         (error, now): (DiskError, u64),
     ) -> Vec<Place> {
-        let written = self.content(ino).flushable(start, pages.clone());
-        let mut wrong = Vec::new();
-        if !written.is_empty() {
-            let page = written[self.faults.place(start, 0).below(written.len() as u64) as usize];
-            let image = self.content(ino).image(page);
-            self.content_mut(ino).lose(page);
-            wrong.push((path, page));
-            if error == DiskError::MisdirectedWrite {
-                wrong.extend(self.overwrite_some_page(ino, page, image, start, now));
-            }
+        let page = written[self.faults.place(start, 0).below(written.len() as u64) as usize];
+        let image = self.content(ino).image(page);
+        self.content_mut(ino).lose(page, u64::MAX);
+        let mut wrong = vec![(path, page)];
+        if error == DiskError::MisdirectedWrite {
+            wrong.extend(self.overwrite_some_page(ino, page, image, start, now));
         }
-        self.end_flush(ino, start, pages);
         wrong
     }
 

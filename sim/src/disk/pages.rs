@@ -15,7 +15,7 @@ use super::{
 };
 
 /// Bytes of a page.
-pub(super) const PAGE_BYTES: u64 = 4096;
+pub(crate) const PAGE_BYTES: u64 = 4096;
 /// What a device writes at once: a page can be torn between sectors, never inside one.
 pub(super) const SECTOR_BYTES: usize = 512;
 /// No file is longer.
@@ -211,12 +211,7 @@ impl Content {
         if self.body.as_ref().is_none_or(|body| body.mappings == 0) {
             self.revert_all();
         }
-        let clean: Vec<u64> = self
-            .written
-            .iter_from(0)
-            .filter(|page| !self.undo.contains_key(page) && !self.lost.contains_key(page))
-            .collect();
-        clean.into_iter().for_each(|page| self.evicted.insert(page));
+        self.clean_pages().into_iter().for_each(|page| self.evicted.insert(page));
     }
 
     /// Brings back what the device holds where a failed flush could not write and the page cache has let go of what was
@@ -256,10 +251,11 @@ impl Content {
         self.undo.range(pages).filter(|(_, undo)| undo.last <= start).map(|(&page, _)| page).collect()
     }
 
-    /// A page counts as written and is not.
-    pub(super) fn lose(&mut self, page: u64) {
+    /// A page counts as written and is not. The page cache keeps it until `evicted_at`, and not longer than it would have
+    /// been dirty.
+    pub(super) fn lose(&mut self, page: u64, evicted_at: u64) {
         if let Some(undo) = self.undo.remove(&page) {
-            self.lost.insert(page, Lost { durable: undo.durable, evicted_at: undo.due });
+            self.lost.insert(page, Lost { durable: undo.durable, evicted_at: evicted_at.min(undo.due) });
         }
     }
 
@@ -580,12 +576,8 @@ impl Content {
     /// A flush of pages that began at `start` failed. They keep their content in the page cache until `evicted_at`, and
     /// count as clean; those that were changed meanwhile are still dirty.
     pub(super) fn fail_flush(&mut self, start: u64, pages: std::ops::Range<u64>, evicted_at: u64) {
-        let failed: Vec<u64> =
-            self.undo.range(pages).filter(|(_, undo)| undo.last <= start).map(|(&page, _)| page).collect();
-        for page in failed {
-            let undo = self.undo.remove(&page).expect("found above");
-            let evicted_at = evicted_at.min(undo.due);
-            self.lost.insert(page, Lost { durable: undo.durable, evicted_at });
+        for page in self.flushable(start, pages) {
+            self.lose(page, evicted_at);
         }
         self.cancel_flush(start);
     }
