@@ -265,6 +265,12 @@ impl Event {
         }
     }
 
+    /// Whether a flush of a commit log failed: its broker writes nothing more until it is restarted.
+    #[must_use]
+    pub fn fails_log_flush(&self) -> bool {
+        matches!(self, Event::DiskError("eio-flush", path) if path.starts_with("commitlog/"))
+    }
+
     /// The queue that it is about.
     #[must_use]
     pub fn queue(&self) -> Option<QueueRef> {

@@ -89,8 +89,7 @@ fn explained(
 /// Whether a member was frozen when an offset was seen, and went on before another one was: what it does first is to
 /// commit how far it was, whether or not the broker has been down meanwhile.
 fn was_frozen(facts: &Facts<'_>, group: &str, seen: Seen, after: Seen) -> bool {
-    let of_group = facts.hindered.iter().filter(|(member, _)| group_of(member) == group);
-    let mut frozen = of_group.flat_map(|(_, frozen)| frozen);
+    let mut frozen = facts.hindered_of(group).flat_map(|(_, frozen)| frozen);
     frozen.any(|(from, until)| *from <= seen.at && (seen.at..=after.at).contains(until))
 }
 

@@ -2,22 +2,20 @@
 //!
 //! A broker that flushes before it acknowledges promises a durable copy; one that does not promises a copy in its page
 //! cache, which turns durable when the node flushes past the message. A power loss destroys cache copies that had not
-//! turned durable, and so does a flush of the log that fails; a disk that spoils a page, writes it elsewhere or lies about
-//! a flush destroys durable ones, and whatever recovery cannot reach behind them; a kill destroys nothing, and the deletion of a log file
-//! destroys what was in it.
+//! turned durable, and so does a flush of the log that fails; a disk that spoils a page, writes it elsewhere or lies
+//! about a flush destroys durable ones, and whatever recovery cannot reach behind them; a kill destroys nothing, and the
+//! deletion of a log file destroys what was in it.
 
 use std::collections::BTreeMap;
 
 use crate::{
+    disk::PAGE_BYTES,
     history::{Down, Event, History, NodeRef, QueueRef},
     scenario::{Scenario, units},
 };
 
 /// The default of `mappedFileSizeCommitLog`.
 const LOG_FILE_BYTES: u64 = 1 << 30;
-
-/// The unit in which disks write and spoil.
-const PAGE_BYTES: u64 = 4096;
 
 /// What became of a copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -166,9 +164,7 @@ impl Log {
                 self.told = self.told.max(*durable);
             }
             Event::NodeDown(Down::PowerLoss, _) => self.cache_losses.push((index, self.durable)),
-            Event::DiskError("eio-flush", path) if path.starts_with("commitlog/") => {
-                self.cache_losses.push((index, self.durable));
-            }
+            event if event.fails_log_flush() => self.cache_losses.push((index, self.durable)),
             Event::Recover(end) => {
                 self.recoveries.push((index, *end));
                 self.durable = self.durable.min(*end);

@@ -114,8 +114,8 @@ fn taken_back_by_a_frozen_member(
     above: &Seen,
     again: &Delivery<'_>,
 ) -> bool {
-    facts.hindered.iter().filter(|(member, _)| group_of(member) == group).any(|(member, frozen)| {
-        let node = history.nodes.get_index_of(*member).map(|node| NodeRef(node as u32));
+    facts.hindered_of(group).any(|(member, frozen)| {
+        let node = history.nodes.get_index_of(member).map(|node| NodeRef(node as u32));
         let moves = node.and_then(|node| facts.moves.get(&node)).into_iter().flatten();
         let mut later = moves.filter(|(index, _)| above.index < *index && *index < again.index);
         later.any(|(_, at)| {

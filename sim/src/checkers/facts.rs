@@ -1,6 +1,6 @@
 //! What the workload did, sorted by message.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use crate::{
     history::{Down, Event, History, Look, MessageId, NodeRef, QueueRef},
@@ -93,7 +93,7 @@ pub(super) struct Facts<'a> {
     /// it is a moment.
     pub disturbances: Vec<(u64, u64)>,
     /// From when until when a fault may have kept a node from writing to its disk at all, by the node's name.
-    pub hindered: BTreeMap<&'a str, Vec<(u64, u64)>>,
+    hindered: BTreeMap<&'a str, Vec<(u64, u64)>>,
 }
 
 /// How soon after a node fell silent brokers and name servers may take it for gone: 120 s after they heard of it last,
@@ -138,7 +138,8 @@ impl<'a> Facts<'a> {
         // Listener calls that have not ended, by node, life, queue and offset.
         let mut open = BTreeMap::new();
         let mut silent_since = BTreeMap::new();
-        let mut fenced = BTreeSet::new();
+        // Since when brokers write nothing more, because their logs could not be flushed.
+        let mut fenced = BTreeMap::new();
         for (index, record) in history.records.iter().enumerate() {
             let (node, life) = record.node.unwrap_or((NodeRef(u32::MAX), 0));
             facts.disturbed(record.at, &record.event, &mut silent_since);
@@ -169,17 +170,8 @@ impl<'a> Facts<'a> {
                     let seen = Seen { index, at: record.at, offset: *offset };
                     facts.commits.entry((group.as_str(), *queue)).or_default().push(seen);
                 }
-                Event::NodeUp => {
-                    fenced.remove(&node);
-                    facts.ups.entry(node).or_default().push((index, record.at));
-                }
-                Event::NodeDown(how, _) => {
-                    // A broker that writes nothing more since its log could not be flushed saves no offsets either.
-                    let how = if *how == Down::Stop && fenced.contains(&node) { Down::Kill } else { *how };
-                    facts.downs.entry(node).or_default().push((index, record.at, how));
-                }
-                event if fences(event) => {
-                    fenced.insert(node);
+                event @ (Event::NodeUp | Event::NodeDown(..) | Event::DiskError(..)) => {
+                    facts.lived(history, (node, index, record.at), event, &mut fenced);
                 }
                 Event::Assign(_) | Event::Revoke(_) => facts.moves.entry(node).or_default().push((index, record.at)),
                 Event::Point("client.position-corrected", to) => {
@@ -189,7 +181,47 @@ impl<'a> Facts<'a> {
                 event => facts.sending(index, event),
             }
         }
+        for (node, since) in fenced {
+            facts.hinder(history.node(node), since, u64::MAX);
+        }
+        facts.hindered.values_mut().for_each(|stretches| stretches.sort_unstable());
         facts
+    }
+
+    fn lived(
+        &mut self,
+        history: &'a History,
+        (node, index, at): (NodeRef, usize, u64),
+        event: &Event,
+        fenced: &mut BTreeMap<NodeRef, u64>,
+    ) {
+        match event {
+            Event::NodeUp => {
+                if let Some(since) = fenced.remove(&node) {
+                    self.hinder(history.node(node), since, at);
+                }
+                self.ups.entry(node).or_default().push((index, at));
+            }
+            Event::NodeDown(how, _) => {
+                // A broker that writes nothing more saves no offsets either.
+                let how = if *how == Down::Stop && fenced.contains_key(&node) { Down::Kill } else { *how };
+                self.downs.entry(node).or_default().push((index, at, how));
+            }
+            _ if event.fails_log_flush() => {
+                fenced.entry(node).or_insert(at);
+            }
+            _ => {}
+        }
+    }
+
+    fn hinder(&mut self, node: &'a str, from: u64, until: u64) {
+        self.hindered.entry(node).or_default().push((from, until));
+    }
+
+    /// The members of a group that were hindered, each with the stretches in which it was.
+    pub fn hindered_of(&self, group: &str) -> impl Iterator<Item = (&'a str, &[(u64, u64)])> {
+        let all = self.hindered.iter().map(|(node, stretches)| (*node, stretches.as_slice()));
+        all.filter(move |(node, _)| group_of(node) == group)
     }
 
     /// How much of a stretch of time a node could write to its disk.
@@ -284,14 +316,9 @@ impl<'a> Facts<'a> {
     }
 }
 
-/// Whether a broker writes nothing more after it, until it is restarted.
-fn fences(event: &Event) -> bool {
-    matches!(event, Event::DiskError("eio-flush", path) if path.starts_with("commitlog/"))
-}
-
 /// The stretches in which faults froze nodes, held them at gates, took the space of their disks or let calls on files
-/// fail, by their begins.
-fn hindered<'a>(scenario: &'a Scenario, history: &'a History) -> BTreeMap<&'a str, Vec<(u64, u64)>> {
+/// fail.
+fn hindered<'a>(scenario: &'a Scenario, history: &History) -> BTreeMap<&'a str, Vec<(u64, u64)>> {
     let hinders = |fault: &&Fault| {
         matches!(
             fault.kind,
@@ -307,21 +334,10 @@ fn hindered<'a>(scenario: &'a Scenario, history: &'a History) -> BTreeMap<&'a st
         hinderers.filter_map(|fault| Some((fault.id.as_str(), fault.kind.node()?))).collect();
     let mut found: BTreeMap<&str, Vec<(u64, u64)>> = BTreeMap::new();
     let mut began = BTreeMap::new();
-    let mut fenced: BTreeMap<&str, u64> = BTreeMap::new();
     for record in &history.records {
         match &record.event {
             Event::FaultBegin(id, _) if nodes.contains_key(id.as_str()) => {
                 began.insert(id.as_str(), record.at);
-            }
-            Event::NodeUp => {
-                let node = record.node.map_or("", |(node, _)| history.node(node));
-                if let Some(since) = fenced.remove(node) {
-                    found.entry(node).or_default().push((since, record.at));
-                }
-            }
-            event if fences(event) => {
-                let node = record.node.map_or("", |(node, _)| history.node(node));
-                fenced.entry(node).or_insert(record.at);
             }
             Event::FaultEnd(id) => {
                 if let Some(begin) = began.remove(id.as_str()) {
@@ -331,13 +347,9 @@ fn hindered<'a>(scenario: &'a Scenario, history: &'a History) -> BTreeMap<&'a st
             _ => {}
         }
     }
-    for (node, since) in fenced {
-        found.entry(node).or_default().push((since, u64::MAX));
-    }
     for (id, begin) in began {
         found.entry(nodes[id]).or_default().push((begin, u64::MAX));
     }
-    found.values_mut().for_each(|stretches| stretches.sort_unstable());
     found
 }
 

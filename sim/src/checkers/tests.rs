@@ -48,6 +48,12 @@ impl Story {
         story.up("broker-a/0").up("billing/0").up("billing/1")
     }
 
+    /// With synchronous flush and a fault `f` that freezes a node; when is for the test to say.
+    fn with_pause_of(node: &str) -> Story {
+        let fault = format!("[[fault]]\nid = \"f\"\nat = \"1s\"\nkind = \"pause\"\nnode = \"{node}\"\nfor = \"1s\"\n");
+        Story::with("SYNC_FLUSH", &fault)
+    }
+
     fn event(&self, node: &str, build: impl FnOnce(&mut History) -> Event) -> &Story {
         self.at.set(self.at.get() + 1_000_000);
         let life = self.lives.borrow().get(node).copied().unwrap_or(1);
@@ -403,8 +409,7 @@ fn no_cause_explains_a_delivery_below_what_was_committed_long_before() {
 #[test]
 fn a_member_that_was_frozen_goes_on_with_what_it_asked_for_before() {
     let found = |frozen: u64| {
-        let fault = "[[fault]]\nid = \"f\"\nat = \"1s\"\nkind = \"pause\"\nnode = \"billing/1\"\nfor = \"1s\"\n";
-        let story = Story::with("SYNC_FLUSH", fault);
+        let story = Story::with_pause_of("billing/1");
         story.send(0, 0).consume(0, 0).event("probe/0", |_| Event::FaultBegin("f".into(), "pause")).commit(1);
         story.later(frozen).event("probe/0", |_| Event::FaultEnd("f".into())).later(10 - frozen);
         story.event("billing/1", |_| Event::Assign(1)).deliver("billing/1", 0, 0).ack("billing/1", 0, 0);
@@ -446,8 +451,7 @@ fn an_owner_that_stands_below_a_commit_takes_it_back() {
 #[test]
 fn a_member_that_was_frozen_takes_a_commit_back_when_it_stops() {
     let found = |is_frozen: bool| {
-        let fault = "[[fault]]\nid = \"f\"\nat = \"1s\"\nkind = \"pause\"\nnode = \"billing/1\"\nfor = \"1s\"\n";
-        let story = Story::with("SYNC_FLUSH", fault);
+        let story = Story::with_pause_of("billing/1");
         story.send(0, 0).later(60);
         if is_frozen {
             story.event("probe/0", |_| Event::FaultBegin("f".into(), "pause"));
@@ -504,8 +508,7 @@ fn a_committed_offset_may_not_go_back_without_a_crash() {
 #[test]
 fn a_member_that_lost_its_queue_while_it_was_frozen_commits_once_more() {
     let found = |frozen: u64| {
-        let fault = "[[fault]]\nid = \"f\"\nat = \"1s\"\nkind = \"pause\"\nnode = \"billing/1\"\nfor = \"1s\"\n";
-        let story = Story::with("SYNC_FLUSH", fault);
+        let story = Story::with_pause_of("billing/1");
         story.event("probe/0", |_| Event::FaultBegin("f".into(), "pause")).event("billing/0", |_| Event::Assign(1));
         story.later(frozen).event("probe/0", |_| Event::FaultEnd("f".into()));
         story.later(20 - frozen).commit(5).later(1).commit(3);
@@ -518,8 +521,7 @@ fn a_member_that_lost_its_queue_while_it_was_frozen_commits_once_more() {
 #[test]
 fn a_member_that_was_frozen_over_a_crash_commits_how_far_it_was() {
     let found = |is_frozen: bool| {
-        let fault = "[[fault]]\nid = \"f\"\nat = \"1s\"\nkind = \"pause\"\nnode = \"billing/1\"\nfor = \"1s\"\n";
-        let story = Story::with("SYNC_FLUSH", fault);
+        let story = Story::with_pause_of("billing/1");
         if is_frozen {
             story.event("probe/0", |_| Event::FaultBegin("f".into(), "pause"));
         }
@@ -561,8 +563,7 @@ fn a_crash_takes_committed_offsets_back_to_the_last_writing() {
 #[test]
 fn a_broker_that_stands_still_writes_no_offsets() {
     let found = |frozen: u64| {
-        let fault = "[[fault]]\nid = \"f\"\nat = \"1s\"\nkind = \"pause\"\nnode = \"broker-a/0\"\nfor = \"1s\"\n";
-        let story = Story::with("SYNC_FLUSH", fault);
+        let story = Story::with_pause_of("broker-a/0");
         story.commit(5).later(2).event("probe/0", |_| Event::FaultBegin("f".into(), "pause")).later(frozen);
         story.event("probe/0", |_| Event::FaultEnd("f".into())).later(15 - frozen);
         story.down("broker-a/0", Down::Kill).recover(0).commit(3);
