@@ -206,6 +206,11 @@ impl Ran {
 /// What stands before the place in the message of Rust's panic hook.
 const PANICKED: &str = "panicked at ";
 
+/// Asks a child for a planted bug, if there is one to be.
+pub fn switch_on(command: &mut Command, mutant: Option<&str>) {
+    command.args(mutant.into_iter().flat_map(|name| ["--mutant", name]));
+}
+
 /// The name of this build, once it is known.
 static BUILD_ID: OnceLock<String> = OnceLock::new();
 

@@ -7,7 +7,6 @@ mod targets;
 
 use std::{
     collections::BTreeSet,
-    num::NonZero,
     ops::{ControlFlow, Range},
     path::{Path, PathBuf},
     sync::{
@@ -200,9 +199,8 @@ impl Job<'_> {
             }
             if stopped.is_some() || failed.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
-        let workers = arguments.jobs.or_else(|| std::thread::available_parallelism().ok().map(NonZero::get));
         let work = |(target, seed)| run_seed(arguments, target, seed, stop);
-        pool::run(jobs.take_while(|_| in_time()), workers.unwrap_or(1), work, take);
+        pool::run(jobs.take_while(|_| in_time()), pool::workers(arguments.jobs), work, take);
         progress.bar.finish_and_clear();
         match (failed, stopped) {
             (Some(problem), _) => Err(problem),
@@ -290,7 +288,7 @@ fn run_seed(arguments: &ExploreArguments, target: &Target, seed: u64, stop: &Ato
     let mutant = arguments.mutant.as_deref();
     let begun = Instant::now();
     let ran = child::run_within(&limits, stop, &target.file, seed, |command| {
-        command.args(mutant.into_iter().flat_map(|name| ["--mutant", name]));
+        child::switch_on(command, mutant);
     })?;
     let real_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
     Ok(Outcome::of(target, mutant, &ran, real_ms))

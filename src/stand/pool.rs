@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     io::IsTerminal as _,
+    num::NonZero,
     ops::{ControlFlow, Range},
     sync::{
         Mutex,
@@ -17,6 +18,11 @@ use super::Problem;
 
 /// The most workers, whatever was asked for: each has a thread and a child process.
 pub const WORKERS_MAX: usize = 256;
+
+/// How many workers: as many as there are processors if nobody asked for another number.
+pub fn workers(asked: Option<usize>) -> usize {
+    asked.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, NonZero::get))
+}
 
 /// Runs `work` on each job, `workers` at a time, and gives the results to `take` on this thread, in the order in which
 /// they come. Once `take` breaks no further job begins; those that run come to their end and are taken as well.

@@ -5,7 +5,6 @@ mod way;
 
 use std::{
     fs,
-    num::NonZero,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -23,7 +22,7 @@ use super::{
     Problem, cannot, check_mutant,
     child::{self, Ran},
     explore::{parse_time, stop_at_signal},
-    parse_jobs, read_scenario,
+    parse_jobs, pool, read_scenario,
 };
 use crate::output::{Unwritten, say};
 use runs::{Budget, Ended, Runs};
@@ -72,8 +71,7 @@ pub fn shrink(arguments: &ShrinkArguments) -> Result<Verdict, Problem> {
     let from = Size::of(&plan);
     let start = prepared(plan, &way, mutant);
     let stop = stop_at_signal();
-    let processors = || std::thread::available_parallelism().map_or(1, NonZero::get);
-    let jobs = arguments.jobs.unwrap_or_else(processors);
+    let jobs = pool::workers(arguments.jobs);
     let budget = Budget { time: arguments.budget, runs: arguments.runs_max, jobs };
     let mut runs = Runs::new(&way, &start, mutant, budget, &stop);
     let shrunk = sim::shrink::shrink(start, &mut runs);

@@ -109,7 +109,7 @@ impl<'a> Runs<'a> {
         let limits = Limits { real_time: RUN_LIMIT, ..Limits::default() };
         child::run_within(&limits, self.stop, &self.file, self.seed, |command| {
             command.arg("--sched").arg(sched.to_string());
-            command.args(self.mutant.into_iter().flat_map(|name| ["--mutant", name]));
+            child::switch_on(command, self.mutant);
         })
     }
 
@@ -184,7 +184,7 @@ impl Trial for Runs<'_> {
 pub fn again(file: &Path, seed: u64, mutant: Option<&str>, times: usize) -> Result<Vec<Ran>, Problem> {
     let run = |_| {
         child::run(file, seed, |command| {
-            command.args(mutant.into_iter().flat_map(|name| ["--mutant", name]));
+            child::switch_on(command, mutant);
         })
     };
     (0..times).map(run).collect()
