@@ -125,6 +125,7 @@ scenarios! {
     retry_deleted_with_its_log_file: "retry-deleted-with-its-log-file",
     stopped_while_offsets_are_saved: "stopped-while-offsets-are-saved",
     topic_grows: "topic-grows",
+    unreadable_among_others: "unreadable-among-others",
     wrong_clocks: "wrong-clocks",
 }
 

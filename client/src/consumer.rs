@@ -25,6 +25,7 @@ pub(crate) mod owned_queue;
 pub(crate) mod process_queue;
 mod pull;
 mod rebalance;
+mod records;
 mod serve;
 pub(crate) mod subscription;
 mod work;

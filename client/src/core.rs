@@ -31,6 +31,7 @@ mod rpc;
 pub(crate) use calls::{PullCall, PullOutcome, SendCall};
 pub(crate) use heartbeat::subscription_data;
 use name_servers::NameServers;
+pub(crate) use routes::MASTER;
 use routes::RouteTable;
 use rpc::Rpc;
 
@@ -251,7 +252,7 @@ impl ClientCore {
         self.routes.forget_offline();
         let masters_only = matches!(self.role, Role::Producer { .. });
         let mut addresses = self.routes.addresses();
-        addresses.retain(|broker| broker.id == routes::MASTER || !masters_only);
+        addresses.retain(|broker| broker.id == MASTER || !masters_only);
         join_all(addresses.into_iter().map(|broker| {
             let data = &data;
             async move {

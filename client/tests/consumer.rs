@@ -288,3 +288,46 @@ fn the_offset_waits_for_the_slowest_message() {
         assert!(brokers[0].commits().iter().all(|offset| *offset <= 3), "{:?}", brokers[0].commits());
     });
 }
+
+/// Where the magic of a record stands, and the last byte of a body behind which come a topic of one letter with its
+/// length, and no properties with theirs.
+const MAGIC_AT: isize = 4;
+const BODY_END_AT: isize = -5;
+
+#[test]
+fn messages_that_cannot_be_read_are_passed_over_and_those_around_them_are_not() {
+    on_node(|host| async move {
+        let (brokers, _servers, name_servers) = cluster(&["a"], 1).await;
+        for n in 0..4 {
+            brokers[0].put("t", 0, &format!("m{n}"), None);
+        }
+        brokers[0].put_not_compressed("t", 0, "m4");
+        brokers[0].put("t", 0, "m5", None);
+        assert_eq!(brokers[0].spoil("t", 0, 0, BODY_END_AT, b'x'), b'0');
+        brokers[0].spoil("t", 0, 2, MAGIC_AT, 0);
+        let seen = Seen::default();
+        let consumer = consumer(&name_servers, "one").start_concurrent(seen.listener(SUCCESS)).await.unwrap();
+        until(&host, "the last message", || seen.len() == 3).await;
+        consumer.shutdown(Duration::from_secs(5)).await;
+        let bodies: Vec<String> = seen.0.lock().unwrap().keys().cloned().collect();
+        assert_eq!(bodies, ["m1", "m3", "m5"]);
+        assert_eq!((seen.times(), brokers[0].offset("g", "t", 0)), (3, Some(6)));
+    });
+}
+
+#[test]
+fn a_message_that_can_be_read_after_all_is_delivered() {
+    on_node(|host| async move {
+        let (brokers, _servers, name_servers) = cluster(&["a"], 1).await;
+        brokers[0].put("t", 0, "m0", None);
+        brokers[0].put("t", 0, "m1", None);
+        brokers[0].spoil("t", 0, 1, BODY_END_AT, b'x');
+        let seen = Seen::default();
+        let consumer = consumer(&name_servers, "one").start_concurrent(seen.listener(SUCCESS)).await.unwrap();
+        until(&host, "the first message", || seen.len() == 1).await;
+        brokers[0].spoil("t", 0, 1, BODY_END_AT, b'1');
+        until(&host, "the second one", || seen.len() == 2).await;
+        consumer.shutdown(Duration::from_secs(5)).await;
+        assert!(seen.0.lock().unwrap().contains_key("m1"));
+    });
+}

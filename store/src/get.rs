@@ -373,8 +373,12 @@ impl<'a> Scan<'a> {
             self.result.status = GetStatus::MessageWasRemoving;
             return false;
         };
+        let is_of_queue = |view: &RecordView<'_>| {
+            (view.queue_offset.0, view.phy, view.queue_id) == (index, entry.phy, queue.queue_id)
+                && view.topic == queue.topic
+        };
         let view = match RecordView::parse(&record) {
-            Ok(view) if view.queue_offset.0 == index && view.topic == queue.topic => view,
+            Ok(view) if is_of_queue(&view) => view,
             _ => {
                 tracing::error!(
                     queue.topic,

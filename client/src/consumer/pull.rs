@@ -8,16 +8,17 @@ use std::{
     time::Duration,
 };
 
-use message::{CompressionError, StoredMessage};
+use message::QueueOffset;
 use remoting::ResponseCode;
-use tracing::{debug, warn};
+use tracing::{debug, error, warn};
 
 use super::{
-    Context, Filter, MessageView,
+    Context, MessageView,
     owned_queue::{NextPull, OwnedQueue},
+    records::{Records, Unreadable},
 };
 use crate::{
-    core::{PullCall, PullOutcome},
+    core::{MASTER, PullCall, PullOutcome},
     error::ClientError,
     queue::Place,
 };
@@ -37,6 +38,9 @@ const WAIT_STEP: Duration = Duration::from_secs(10);
 /// For the commit of a corrected position.
 const CORRECTION_COMMIT_TIMEOUT: Duration = Duration::from_secs(3);
 
+/// So many pulls in a row must begin with a message that cannot be read before it is passed over.
+const READ_TRIES: u32 = 3;
+
 /// Pulls a queue until it is dropped.
 pub(crate) async fn run(context: Arc<Context>, owned: Arc<OwnedQueue>) {
     let host = context.core.host();
@@ -44,11 +48,12 @@ pub(crate) async fn run(context: Arc<Context>, owned: Arc<OwnedQueue>) {
         () = owned.until_dropped() => return,
         () = host.sleep(FIRST_PULL_DELAY) => {}
     }
+    let mut unreadable = 0;
     while let Some(next) = owned.next_pull() {
         owned.pulled(host.now());
         let pause = host::select! {
             () = owned.until_ended(next.generation) => Duration::ZERO,
-            pause = turn(&context, &owned, next) => pause,
+            pause = turn(&context, &owned, next, &mut unreadable) => pause,
         };
         if !pause.is_zero() {
             host::select! {
@@ -60,8 +65,8 @@ pub(crate) async fn run(context: Arc<Context>, owned: Arc<OwnedQueue>) {
 }
 
 /// One turn of the loop; gives back the pause before the next. Dropped half-way when the generation ends: then its
-/// answer would mean nothing.
-async fn turn(context: &Arc<Context>, owned: &Arc<OwnedQueue>, next: NextPull) -> Duration {
+/// answer would mean nothing. `unreadable` counts the turns in a row that found nothing that can be read.
+async fn turn(context: &Arc<Context>, owned: &Arc<OwnedQueue>, next: NextPull, unreadable: &mut u32) -> Duration {
     let Context { core, member, .. } = &**context;
     let retry = core.timing().pull_retry;
     if !ready(context, owned).await {
@@ -85,16 +90,10 @@ async fn turn(context: &Arc<Context>, owned: &Arc<OwnedQueue>, next: NextPull) -
         Ok(answer) => {
             owned.heard(answer.suggested_broker, answer.max_offset);
             match answer.outcome {
-                PullOutcome::Found(messages) => match wanted(messages, owned, &subscription.filter) {
-                    Ok(messages) => {
-                        take_in(context, owned, next, messages, answer.next);
-                        Duration::ZERO
-                    }
-                    Err(error) => {
-                        warn!(queue = %owned.queue, %error, "a message cannot be read; the queue stands still");
-                        retry
-                    }
-                },
+                PullOutcome::Found(bytes) => {
+                    let found = Records::read(bytes, &owned.queue, &subscription.filter);
+                    take_found(context, owned, (next, answer.next), found, unreadable)
+                }
                 PullOutcome::NothingNew => {
                     owned.caught_up(next.generation, answer.next);
                     let was_held = core.host().now().since(asked_at) >= NOT_HELD_DELAY;
@@ -154,15 +153,41 @@ async fn ready(context: &Context, owned: &OwnedQueue) -> bool {
     core.host().timeout(WAIT_STEP, waiting).await.is_ok()
 }
 
-/// The messages that the subscription asks for. The broker compares hashes of tags only.
-fn wanted(
-    messages: Vec<StoredMessage>,
-    owned: &OwnedQueue,
-    filter: &Filter,
-) -> Result<Vec<Arc<MessageView>>, CompressionError> {
-    let is_wanted = |stored: &StoredMessage| filter.wants(stored.message.tags());
-    let read = |stored| MessageView::pulled(stored, &owned.queue).map(Arc::new);
-    messages.into_iter().filter(is_wanted).map(read).collect()
+/// Takes in what an answer brought, up to what cannot be read of it; gives back the pause before the next turn. The
+/// answer covers the queue from where it was asked to `end`.
+///
+/// A message that cannot be read is asked for again, of the master, and in the end passed over: a queue that stands
+/// still for ever helps nobody, and those behind it can be read. The reference delivers such a body as it is, and
+/// passes over everything behind a record that is none.
+fn take_found(
+    context: &Context,
+    owned: &Arc<OwnedQueue>,
+    (next, end): (NextPull, Place),
+    found: Records,
+    unreadable: &mut u32,
+) -> Duration {
+    let Some(Unreadable { offset, why }) = found.unreadable else {
+        *unreadable = 0;
+        take_in(context, owned, next, found.messages, end);
+        return Duration::ZERO;
+    };
+    if let Some(offset) = found.read_to.filter(|&offset| offset > next.at.offset) {
+        *unreadable = 0;
+        take_in(context, owned, next, found.messages, Place { offset, ..end });
+        return Duration::ZERO;
+    }
+    *unreadable += 1;
+    if *unreadable < READ_TRIES {
+        warn!(queue = %owned.queue, from = next.at.offset.0, %why, "a message cannot be read; asked for again");
+        owned.pull_from.store(MASTER, Ordering::Relaxed);
+        return context.core.timing().pull_retry;
+    }
+    // What the broker says of it cannot be wholly wrong: it lies in the part that was asked for.
+    let offset = offset.filter(|offset| (next.at.offset..end.offset).contains(offset)).unwrap_or(next.at.offset);
+    error!(queue = %owned.queue, offset = offset.0, %why, "a message cannot be read, and is passed over");
+    host::point!("client.message-unreadable", offset.0);
+    owned.caught_up(next.generation, Place { offset: QueueOffset(offset.0 + 1), ..end });
+    Duration::ZERO
 }
 
 /// Hands pulled messages to the listener.

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use message::{QueueOffset, StoredMessage, SysFlag, property};
+use message::{QueueOffset, SysFlag, property};
 use remoting::{
     BoundaryType, ConsumerGroupRequestHeader, ConsumerOffsetNotFoundResponseHeader, ConsumerSendMsgBackRequestHeader,
     GetMaxOffsetRequestHeader, GetMinOffsetRequestHeader, GetRouteInfoRequestHeader, Header, LogEpoch, NoHeader,
@@ -14,7 +14,7 @@ use remoting::{
     body::{Body, ClusterInfo, ConsumerList, HeartbeatData, TopicRouteData},
 };
 
-use super::{ClientCore, Role, routes::MASTER};
+use super::{ClientCore, MASTER, Role};
 use crate::{
     consumer::listener::RetryDelay,
     error::ClientError,
@@ -91,7 +91,8 @@ pub(crate) struct PullAnswer {
 
 #[derive(Debug)]
 pub(crate) enum PullOutcome {
-    Found(Vec<StoredMessage>),
+    /// Records of messages, one behind the other.
+    Found(Bytes),
     /// Nothing up to `next`, or nothing that the group wants.
     NothingNew,
     /// The position is outside the queue, or in a part of it that was lost; `next` is where to go on.
@@ -460,10 +461,7 @@ fn pull_answer(addr: &str, code: ResponseCode, answer: Response) -> Result<PullA
     let header: PullMessageResponseHeader = header_of(addr, &answer)?;
     let nonsense = |reason: String| ClientError::Codec { addr: addr.to_owned(), reason };
     let outcome = match code {
-        ResponseCode::SUCCESS => {
-            let records = StoredMessage::decode_all(answer.body.into_bytes());
-            PullOutcome::Found(records.map_err(|error| nonsense(error.to_string()))?)
-        }
+        ResponseCode::SUCCESS => PullOutcome::Found(answer.body.into_bytes()),
         ResponseCode::PULL_OFFSET_MOVED => PullOutcome::OffsetIllegal,
         _ => PullOutcome::NothingNew,
     };

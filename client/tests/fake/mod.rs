@@ -201,6 +201,23 @@ impl Fake {
         self.state().epoch = Some(LogEpoch(epoch));
     }
 
+    /// Changes one byte of a stored record, counted from its end for a negative place; gives back what it was.
+    pub fn spoil(&self, topic: &str, queue: i32, offset: usize, at: isize, byte: u8) -> u8 {
+        let mut state = self.state();
+        let record = &mut state.queues.get_mut(&(topic.to_owned(), queue)).unwrap()[offset];
+        let mut bytes = record.to_vec();
+        let at = at.rem_euclid(bytes.len() as isize) as usize;
+        let was = std::mem::replace(&mut bytes[at], byte);
+        *record = Bytes::from(bytes);
+        was
+    }
+
+    /// Stores a message whose body is said to be compressed, and is not.
+    pub fn put_not_compressed(&self, topic: &str, queue: i32, body: &str) {
+        let flag = SysFlag(0).with_compression(Some(message::Compression::Zlib));
+        self.append(topic, queue, 0, flag.0, "", body.as_bytes());
+    }
+
     /// Does to a queue what a power loss does, and fills it again: all in one moment, as if clients had been slow.
     pub fn lose_and_fill(&self, topic: &str, queue: i32, kept: usize, epoch: i64, bodies: &[&str]) {
         {
