@@ -108,6 +108,7 @@ macro_rules! scenarios {
 scenarios! {
     bad_network: "bad-network",
     broker_kill: "broker-kill",
+    buggify: "buggify",
     clients_come_and_go: "clients-come-and-go",
     damaged_disk: "damaged-disk",
     disk_85_percent: "disk-85-percent",

@@ -223,9 +223,13 @@ fn the_stand_knows_every_point() {
         names.map(str::to_owned).collect::<Vec<_>>()
     };
     let (places, _) = marks();
-    for (list, kind) in
-        [("POINTS", "point!("), ("GATES", "gate!("), ("SOMETIMES", "sometimes!("), ("ALWAYS", "always!(")]
-    {
+    for (list, kind) in [
+        ("POINTS", "point!("),
+        ("GATES", "gate!("),
+        ("SOMETIMES", "sometimes!("),
+        ("ALWAYS", "always!("),
+        ("BUGGIFY", "buggify!("),
+    ] {
         let marked: Vec<String> = places
             .keys()
             .filter_map(|mark| mark.strip_prefix(kind).map(|name| name.trim_end_matches(')').to_owned()))

@@ -435,7 +435,11 @@ fn savers(host: &Host, config: &Arc<BrokerConfig>, tables: &Arc<Tables>) -> Vec<
             groups.groups.file().follow(&groups.host, &groups.groups_file, || groups.groups.snapshot(), stop).await;
         }),
         Worker::start(host, "broker.save-offsets", move |mut stop| async move {
-            while pause(&offsets.host, offsets_interval, &mut stop).await {
+            let interval = || match host::buggify!("broker.offsets-persisted-early") {
+                true => SAVE_INTERVAL_MIN,
+                false => offsets_interval,
+            };
+            while pause(&offsets.host, interval(), &mut stop).await {
                 offsets.save_offsets().await;
             }
         }),

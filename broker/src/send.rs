@@ -112,6 +112,9 @@ struct Target {
 impl Sends {
     /// Takes a send of either form. An ordinary send under asynchronous flushing is answered at once.
     pub(crate) fn send(self: &Arc<Self>, header: SendMessageRequestHeader, body: Bytes, sender: Sender) -> Reply {
+        if host::buggify!("broker.send-busy") {
+            return Reply::Now(self.refuse(Response::failure(ResponseCode::SYSTEM_BUSY, "[REJECTREQUEST] busy")));
+        }
         let is_batch = header.batch.unwrap_or(false);
         let result = self.check(&header, &body).and_then(|target| {
             if is_batch {

@@ -35,10 +35,7 @@ use crate::{
 };
 
 const HOST_RNG: Domain = Domain::named("host.rng");
-const BUGGIFY_ACTIVE: Domain = Domain::named("buggify.active");
 const BUGGIFY_VISIT: Domain = Domain::named("buggify.visit");
-/// How many of a million names are active in a run, and how many visits of an active one say yes.
-const BUGGIFY_PPM: u32 = 250_000;
 
 /// See the module.
 pub(crate) struct SimMachine {
@@ -212,17 +209,22 @@ impl Machine for SimMachine {
     }
 
     fn buggify(&self, name: &'static str) -> bool {
-        if !self.world.buggify_enabled() || !self.life.is_alive() {
+        let chance_ppm = self.world.buggify.chance_ppm(name);
+        if chance_ppm == 0 || !self.life.is_alive() {
             return false;
         }
-        let seed = self.world.seeds.sched;
-        if !seed.draw(BUGGIFY_ACTIVE, name_hash(name), 0).chance(BUGGIFY_PPM) {
-            return false;
+        let visit = {
+            let mut visits = lock(&self.visits);
+            let visit = visits.entry(name).or_default();
+            *visit += 1;
+            *visit
+        };
+        let says_yes =
+            self.world.seeds.work.draw(BUGGIFY_VISIT, self.entity(name_hash(name)), visit).chance(chance_ppm);
+        if says_yes {
+            self.world.reached(&self.life, name);
         }
-        let mut visits = lock(&self.visits);
-        let visit = visits.entry(name).or_default();
-        *visit += 1;
-        seed.draw(BUGGIFY_VISIT, self.entity(name_hash(name)), *visit).chance(BUGGIFY_PPM)
+        says_yes
     }
 
     fn mutant(&self, name: &'static str) -> bool {

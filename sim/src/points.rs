@@ -57,8 +57,24 @@ pub const SOMETIMES: [&str; 2] = ["store.flush-shared", "store.log-rolled"];
 pub const ALWAYS: [&str; 3] =
     ["client.commit-not-past-pull", "store.dispatched-within-log", "store.flushed-within-log"];
 
+/// Where product code may behave unusually (`host::buggify!`); reached when it does.
+pub const BUGGIFY: [&str; 12] = [
+    "broker.hold-short",
+    "broker.offsets-persisted-early",
+    "broker.pull-short",
+    "broker.registered-early",
+    "broker.send-busy",
+    "client.committed-early",
+    "client.pulled-late",
+    "client.rebalanced-early",
+    "store.dispatched-one-by-one",
+    "store.flushed-early",
+    "store.flushed-late",
+    "store.rolled-early",
+];
+
 /// Every name that a run can reach, for `sometimes` of a scenario.
 #[must_use]
 pub fn marks() -> Vec<&'static str> {
-    POINTS.into_iter().chain(GATES).chain(SOMETIMES).chain(ALWAYS).collect()
+    POINTS.into_iter().chain(GATES).chain(SOMETIMES).chain(ALWAYS).chain(BUGGIFY).collect()
 }

@@ -56,8 +56,6 @@ pub struct StandConfig {
     pub wall_start_ms: i64,
     /// Planted bugs that are switched on.
     pub mutants: BTreeSet<String>,
-    /// Whether `host::buggify!` may say yes.
-    pub buggify: bool,
     /// More polls than this in one virtual second are a livelock.
     pub polls_per_second_max: u64,
     /// Which events of the side hash to keep in full, by their numbers; for naming a first difference.
@@ -74,7 +72,6 @@ impl StandConfig {
             net: NetConfig::default(),
             wall_start_ms: 1_767_225_600_000, // 2026-01-01
             mutants: BTreeSet::new(),
-            buggify: false,
             polls_per_second_max: 2_000_000,
             side_window: None,
         }
@@ -345,9 +342,19 @@ impl Stand {
         self.world.with(|core, _| (core.side.hash(), core.side.count()))
     }
 
-    /// Whether `host::buggify!` may say yes from now on.
-    pub fn set_buggify(&self, enabled: bool) {
-        self.world.set_buggify(enabled);
+    /// From now on so many of a million visits of these `host::buggify!` say yes, on every node. `key` names it.
+    pub fn buggify(&self, key: u64, names: &[String], chance_ppm: u32) {
+        self.world.buggify.begin(key, names, chance_ppm);
+    }
+
+    /// Ends what [`buggify`](Stand::buggify) began under a key.
+    pub fn end_buggify(&self, key: u64) {
+        self.world.buggify.end(key);
+    }
+
+    /// From now on every `host::buggify!` says no.
+    pub fn end_all_buggify(&self) {
+        self.world.buggify.end_all();
     }
 
     // ---- nodes ----

@@ -8,10 +8,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     future::Future,
     pin::Pin,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, Waker},
     time::Duration,
 };
@@ -30,14 +27,16 @@ use crate::{
 };
 
 pub(crate) mod agenda;
+mod buggify;
 
 use agenda::{Agenda, Due};
+use buggify::Buggify;
 
 /// One run.
 pub(crate) struct World {
     pub(crate) seeds: Seeds,
     pub(crate) mutants: BTreeSet<String>,
-    buggify: AtomicBool,
+    pub(crate) buggify: Buggify,
     pub(crate) wall_start_ms: i64,
     pub(crate) observer: Arc<dyn Observer>,
     pub(crate) executor: Handle,
@@ -145,7 +144,7 @@ impl World {
         World {
             seeds: config.seeds,
             mutants: config.mutants,
-            buggify: AtomicBool::new(config.buggify),
+            buggify: Buggify::default(),
             wall_start_ms: config.wall_start_ms,
             observer,
             executor,
@@ -242,14 +241,6 @@ impl World {
 
     pub(crate) fn polls(&self) -> u64 {
         self.with(|core, _| core.meter.total)
-    }
-
-    pub(crate) fn buggify_enabled(&self) -> bool {
-        self.buggify.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn set_buggify(&self, enabled: bool) {
-        self.buggify.store(enabled, Ordering::Relaxed);
     }
 
     /// Takes note that the run came to a statement. True for the first time.

@@ -96,7 +96,8 @@ impl Dispatcher {
                 return Ok(());
             }
             host::gate!("store.dispatching", at).await;
-            let bytes = self.log.readable(at, bound).ok_or(DispatchError::Log { at, source: None })?;
+            let one = host::buggify!("store.dispatched-one-by-one").then(|| self.log.record(at)).flatten();
+            let bytes = one.or_else(|| self.log.readable(at, bound)).ok_or(DispatchError::Log { at, source: None })?;
             let run = read_run(&bytes, at, Checks::STRUCTURE, &self.delays);
             for group in &run.groups {
                 self.change ^= self.queues.append(group).await?;

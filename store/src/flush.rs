@@ -21,6 +21,9 @@ use crate::{
 /// Page by which dirty bytes are counted.
 pub(crate) const PAGE_BYTES: u64 = 4096;
 
+/// How much later than usual a flush may begin on a stand.
+const LATE: Duration = Duration::from_millis(20);
+
 /// Those who wait for the disk, in the order of their deadlines. One sync serves all that it covers.
 pub(crate) struct GroupCommit {
     host: Host,
@@ -140,6 +143,9 @@ impl Flusher {
                 () = self.group.wake.notified() => {}
                 () = stopped(&mut stop) => break,
             }
+            if host::buggify!("store.flushed-late") {
+                self.host.sleep(LATE).await;
+            }
             self.flush().await;
         }
         self.flush().await;
@@ -160,7 +166,7 @@ impl Flusher {
                 () = self.host.sleep(pace.interval), if !is_clean => {}
             }
             let pages = self.log.written() / PAGE_BYTES - self.log.flushed() / PAGE_BYTES;
-            let thorough = self.host.now() >= thorough_at;
+            let thorough = self.host.now() >= thorough_at || host::buggify!("store.flushed-early");
             if thorough || pages >= pace.least_pages {
                 self.flush().await;
             }

@@ -41,6 +41,9 @@ const CORRECTION_COMMIT_TIMEOUT: Duration = Duration::from_secs(3);
 /// So many pulls in a row must begin with a message that cannot be read before it is passed over.
 const READ_TRIES: u32 = 3;
 
+/// How much later than usual a pull may begin on a stand.
+const LATE: Duration = Duration::from_millis(200);
+
 /// Pulls a queue until it is dropped.
 pub(crate) async fn run(context: Arc<Context>, owned: Arc<OwnedQueue>) {
     let host = context.core.host();
@@ -71,6 +74,9 @@ async fn turn(context: &Arc<Context>, owned: &Arc<OwnedQueue>, next: NextPull, u
     let retry = core.timing().pull_retry;
     if !ready(context, owned).await {
         return Duration::ZERO;
+    }
+    if host::buggify!("client.pulled-late") {
+        core.host().sleep(LATE).await;
     }
     if next.commit_first {
         return commit_corrected(context, owned, next).await;

@@ -66,7 +66,8 @@ pub(crate) async fn run(
         let began = host.now();
         let balanced = round(&context, &pulls).await;
         host::point!("client.rebalanced", context.member.queues().len());
-        let pause = if balanced { timing.rebalance } else { timing.rebalance_gap };
+        let is_early = host::buggify!("client.rebalanced-early");
+        let pause = if balanced && !is_early { timing.rebalance } else { timing.rebalance_gap };
         let due = async {
             host::select! {
                 () = context.member.rebalance_soon.notified() => {}

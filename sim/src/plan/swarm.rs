@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::{
     disk::{DiskError, Hits, Media},
+    points::BUGGIFY,
     scenario::{
         Back, ClockFault, ConsumerGroup, Extreme, Fault, FaultKind, Kind, Lasting, Link, LinkFault, MOST_QUEUES,
         Members, Nemesis, ProducerGroup, Scenario, Shape, When, units::Span,
@@ -27,6 +28,9 @@ const RATE_RANGE: u64 = 16;
 
 /// The most faults of one family in a seed.
 const FAULTS_MAX: u64 = 200;
+
+/// How often a place of the product takes part in a fault that makes it behave unusually, in parts per million.
+const BUGGIFY_PLACE_PPM: u32 = 250_000;
 
 /// The length of an effect that has none.
 const MOMENT: (u64, u64) = (0, 0);
@@ -81,6 +85,7 @@ pub const FAMILIES: &[Family] = &[
         let (topic, queues) = &at.topics[choice % at.topics.len()];
         FaultKind::ConfigChange { topic: topic.clone(), queues: (queues + more).min(MOST_QUEUES) }
     }),
+    family("buggify", 1_000, Aim::Everyone, Guard::Free, (10_000, 300_000), |at| at.buggify()),
     family("stop", 2_000, Aim::Servers, Guard::Down, (200, 30_000), |at| FaultKind::Stop { node: at.node() }),
     family("power-loss", 2_000, Aim::Brokers, Guard::DownClaimed, (500, 30_000), |at| FaultKind::PowerLoss {
         node: at.node(),
@@ -224,6 +229,15 @@ impl Target<'_> {
     fn node(&mut self) -> String {
         self.next += 1;
         self.nodes[self.draws.at(self.next).below(self.nodes.len() as u64) as usize].clone()
+    }
+
+    /// Each place with a quarter's chance, but at least one.
+    fn buggify(&mut self) -> FaultKind {
+        let chance_ppm = self.number(10_000, 500_000);
+        let one = self.number(1, BUGGIFY.len() as u64) as usize - 1;
+        let places = BUGGIFY.into_iter().enumerate();
+        let drawn = places.filter(|(number, _)| self.chance(BUGGIFY_PLACE_PPM) || *number == one);
+        FaultKind::Buggify { names: drawn.map(|(_, name)| name.to_owned()).collect(), chance_ppm }
     }
 
     fn media(&mut self, what: Media) -> FaultKind {

@@ -72,7 +72,7 @@ pub(super) fn heal(cluster: &Arc<Cluster>) {
         end_fault(cluster, number);
     }
     cluster.stand.lift_all();
-    cluster.stand.set_buggify(false);
+    cluster.stand.end_all_buggify();
     restart_ailing(cluster);
     for id in cluster.stand.nodes() {
         cluster.stand.resume(id);
@@ -119,6 +119,7 @@ fn apply(cluster: &Arc<Cluster>, number: usize, fault: &Fault) {
             drop(state);
             cluster.change_wanted.notify_one();
         }
+        FaultKind::Buggify { names, chance_ppm } => cluster.stand.buggify(name_hash(&fault.id), names, *chance_ppm),
         FaultKind::RebalanceStorm { group, every } => {
             let (cluster, group, every) = (Arc::clone(cluster), group.clone(), *every);
             let draws = storm::draws(&cluster, &fault.id);
@@ -192,6 +193,7 @@ pub(super) fn end_fault(cluster: &Arc<Cluster>, number: usize) {
                 cluster.let_up(&node);
             });
         }
+        FaultKind::Buggify { .. } => cluster.stand.end_buggify(name_hash(&fault.id)),
         FaultKind::Pause { node } => cluster.stand.resume(cluster.id(node)),
         FaultKind::DiskFill { .. }
         | FaultKind::DiskSlow { .. }

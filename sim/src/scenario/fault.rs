@@ -130,6 +130,13 @@ pub enum FaultKind {
         /// How many it has from then on.
         queues: u32,
     },
+    /// Product code behaves unusually where it may (`host::buggify!`), on every node.
+    Buggify {
+        /// Where, by the names of [`BUGGIFY`](crate::points::BUGGIFY).
+        names: Vec<String>,
+        /// How many of a million visits.
+        chance_ppm: u32,
+    },
     /// Something else fills the disk.
     DiskFill {
         /// The node.
@@ -210,7 +217,7 @@ impl Fault {
 
 impl FaultKind {
     /// All names that `kind` may have in files.
-    pub const NAMES: [&str; 40] = [
+    pub const NAMES: [&str; 41] = [
         "kill",
         "panic",
         "stop",
@@ -251,6 +258,7 @@ impl FaultKind {
         "clock-extreme",
         "rebalance-storm",
         "config-change",
+        "buggify",
     ];
 
     /// Its name in files.
@@ -263,6 +271,7 @@ impl FaultKind {
             FaultKind::DomainPowerLoss { .. } => "power-loss",
             FaultKind::RebalanceStorm { .. } => "rebalance-storm",
             FaultKind::ConfigChange { .. } => "config-change",
+            FaultKind::Buggify { .. } => "buggify",
             FaultKind::PowerLoss { .. } => "power-loss",
             FaultKind::Pause { .. } => "pause",
             FaultKind::Cut { .. } => "cut",
@@ -305,7 +314,8 @@ impl FaultKind {
             | FaultKind::OnLink { .. }
             | FaultKind::DomainPowerLoss { .. }
             | FaultKind::RebalanceStorm { .. }
-            | FaultKind::ConfigChange { .. } => None,
+            | FaultKind::ConfigChange { .. }
+            | FaultKind::Buggify { .. } => None,
         }
     }
 

@@ -10,10 +10,16 @@ use super::{
     tables::{Places, at_least_one, choice, unknown},
     units::Span,
 };
-use crate::disk::{DiskError, Hits, Media, Survival};
+use crate::{
+    disk::{DiskError, Hits, Media, Survival},
+    points::BUGGIFY,
+};
 
 /// Every time, in parts per million.
 const ALWAYS_PPM: u32 = 1_000_000;
+
+/// How many of a million visits to a `buggify!` say yes, unless the file says otherwise (`spec/simulation.md` 5.5).
+pub(super) const BUGGIFY_PPM: u32 = 250_000;
 
 /// The shortest turn of something that goes to and fro.
 const SHORTEST_TURN: Duration = Duration::from_millis(1);
@@ -104,8 +110,31 @@ impl Kinds<'_, '_> {
                 }
             }
             "pause" => FaultKind::Pause { node: self.node()? },
+            "buggify" => self.buggify()?,
             _ => return Ok(None),
         }))
+    }
+
+    /// Reads `names = ["store.flushed-early", …]`, all of them if it is not there.
+    fn buggify(&mut self) -> Result<FaultKind, ScenarioError> {
+        let chance_ppm = self.table.optional::<Chance>("chance")?.map_or(BUGGIFY_PPM, |chance| chance.value.0);
+        let Some(listed) = self.table.optional::<Vec<At<String>>>("names")? else {
+            return Ok(FaultKind::Buggify { names: BUGGIFY.map(str::to_owned).to_vec(), chance_ppm });
+        };
+        if listed.value.is_empty() {
+            return Err(self.source.error(&listed.at, "`names` is empty: leave it out for all of them"));
+        }
+        let mut names: Vec<String> = Vec::with_capacity(listed.value.len());
+        for name in listed.value {
+            if !BUGGIFY.contains(&name.value.as_str()) {
+                return Err(unknown(self.source, &name.at, "place to behave unusually", &name.value, &BUGGIFY));
+            }
+            if names.contains(&name.value) {
+                return Err(self.source.error(&name.at, format!("`{}` stands twice in `names`", name.value)));
+            }
+            names.push(name.value);
+        }
+        Ok(FaultKind::Buggify { names, chance_ppm })
     }
 
     fn of_network(&mut self, name: &str) -> Result<Option<FaultKind>, ScenarioError> {

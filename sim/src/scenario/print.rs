@@ -5,9 +5,13 @@ use std::fmt::Write as _;
 use super::{
     Back, ClockFault, ConsumerGroup, Expect, Extreme, FORMAT, Fault, FaultKind, FileSystem, LinkFault, Load, Members,
     Nemesis, Port, ProducerGroup, Scenario, SeedPins, SendMode, Settings, When,
+    kinds::BUGGIFY_PPM,
     units::{Span, print_chance, print_rate, print_size, print_span, print_time},
 };
-use crate::disk::{Durability, Hits, Survival};
+use crate::{
+    disk::{Durability, Hits, Survival},
+    points::BUGGIFY,
+};
 
 /// Lines `key = value` of one table.
 struct Lines(String);
@@ -231,31 +235,20 @@ fn print_kind(out: &mut Lines, kind: &FaultKind) {
             out.text("topic", topic);
             out.number("queues", (*queues).into());
         }
+        FaultKind::Buggify { names, chance_ppm } => {
+            if *names != BUGGIFY {
+                out.list("names", names.iter().map(String::as_str));
+            }
+            if *chance_ppm != BUGGIFY_PPM {
+                out.text("chance", &print_chance(*chance_ppm));
+            }
+        }
         FaultKind::RebalanceStorm { group, every } => {
             out.text("group", group);
             out.text("every", &print_span(*every, print_time));
         }
         FaultKind::PowerLoss { style: Some(style), .. } => out.text("style", name_of(&Survival::NAMES, *style)),
-        FaultKind::Cut { port, hold, .. } => {
-            print_port(out, *port);
-            if *hold {
-                out.line(format_args!("hold = true"));
-            }
-        }
-        FaultKind::Latency { extra, .. } => out.text("extra", &print_span(*extra, print_time)),
-        FaultKind::OnLink { port, what, .. } => {
-            print_port(out, *port);
-            match what {
-                LinkFault::Loss(ppm) => out.text("chance", &print_chance(*ppm)),
-                LinkFault::Bandwidth(bytes) => out.text("limit", &format!("{}/s", print_size(*bytes))),
-                LinkFault::Slow(factor) => out.number("factor", (*factor).into()),
-                LinkFault::Flap { up, down } => {
-                    out.text("up", &print_span(*up, print_time));
-                    out.text("down", &print_span(*down, print_time));
-                }
-                LinkFault::Reset => {}
-            }
-        }
+        FaultKind::Cut { .. } | FaultKind::Latency { .. } | FaultKind::OnLink { .. } => print_of_link(out, kind),
         FaultKind::Partition { members: Some(members), .. } => {
             let key = if matches!(members, Members::Among(_)) { "among" } else { "order" };
             out.list(key, members.names().iter().map(String::as_str));
@@ -283,6 +276,32 @@ fn print_kind(out: &mut Lines, kind: &FaultKind) {
         | FaultKind::AcceptFull { .. }
         | FaultKind::ConnectHang { .. }
         | FaultKind::Hold { .. } => {}
+    }
+}
+
+fn print_of_link(out: &mut Lines, kind: &FaultKind) {
+    match kind {
+        FaultKind::Cut { port, hold, .. } => {
+            print_port(out, *port);
+            if *hold {
+                out.line(format_args!("hold = true"));
+            }
+        }
+        FaultKind::Latency { extra, .. } => out.text("extra", &print_span(*extra, print_time)),
+        FaultKind::OnLink { port, what, .. } => {
+            print_port(out, *port);
+            match what {
+                LinkFault::Loss(ppm) => out.text("chance", &print_chance(*ppm)),
+                LinkFault::Bandwidth(bytes) => out.text("limit", &format!("{}/s", print_size(*bytes))),
+                LinkFault::Slow(factor) => out.number("factor", (*factor).into()),
+                LinkFault::Flap { up, down } => {
+                    out.text("up", &print_span(*up, print_time));
+                    out.text("down", &print_span(*down, print_time));
+                }
+                LinkFault::Reset => {}
+            }
+        }
+        _ => {}
     }
 }
 

@@ -45,6 +45,7 @@ pub(super) fn simpler(kind: &FaultKind) -> Vec<FaultKind> {
             let less = simpler_clock(what).into_iter();
             [at_once].into_iter().chain(less.map(|what| FaultKind::Clock { node: node.clone(), what, back })).collect()
         }
+        FaultKind::Buggify { names, chance_ppm } => simpler_buggify(&names, chance_ppm),
         FaultKind::Kill { .. }
         | FaultKind::Stop { .. }
         | FaultKind::Pause { .. }
@@ -57,6 +58,20 @@ pub(super) fn simpler(kind: &FaultKind) -> Vec<FaultKind> {
     simpler.retain(|other| other != kind);
     simpler.dedup();
     simpler
+}
+
+/// Half of the places, then all but one of them, one after the other; then fewer visits.
+fn simpler_buggify(names: &[String], chance_ppm: u32) -> Vec<FaultKind> {
+    let (front, back) = names.split_at(names.len() / 2);
+    let halves = [front.to_vec(), back.to_vec()].into_iter();
+    let without = |left_out: usize| {
+        let others = names.iter().enumerate().filter(|(number, _)| *number != left_out);
+        others.map(|(_, name)| name.clone()).collect::<Vec<_>>()
+    };
+    let fewer = halves.chain((0..names.len()).map(without)).filter(|names| !names.is_empty());
+    let with = |names| FaultKind::Buggify { names, chance_ppm };
+    let rarer = FaultKind::Buggify { names: names.to_vec(), chance_ppm: (chance_ppm / 2).max(1) };
+    fewer.map(with).chain([rarer]).collect()
 }
 
 /// Styles of a loss of power: losing everything is the simplest.
@@ -185,6 +200,10 @@ mod tests {
         let error = |hits| FaultKind::DiskError { node: node(), path: "*".into(), error: DiskError::Flush, hits };
         let media = |count| FaultKind::Media { node: node(), path: "*".into(), what: Media::BitRot, count };
         let clock = |what, back| FaultKind::Clock { node: node(), what, back };
+        let buggify = |names: &[&str], chance_ppm| {
+            let names = names.iter().map(|name| (*name).to_owned()).collect();
+            FaultKind::Buggify { names, chance_ppm }
+        };
         let on_link = |link, what| FaultKind::OnLink { link, port: None, what };
         let kinds = [
             (FaultKind::Kill { node: node() }, FaultKind::Kill { node: node() }),
@@ -208,6 +227,7 @@ mod tests {
             (error(Hits::Chance(40)), error(Hits::Nth(1))),
             (clock(ClockFault::Skew(-5_000), Back::Slew), clock(ClockFault::Skew(0), Back::Step)),
             (clock(ClockFault::Drift(200), Back::Step), clock(ClockFault::Drift(0), Back::Step)),
+            (buggify(&["a", "b", "c"], 250_000), buggify(&["a"], 1)),
             (FaultKind::Hold { gate: gate(40), until: None }, FaultKind::Hold { gate: gate(1), until: None }),
         ];
         for (kind, expected) in kinds {

@@ -3,6 +3,7 @@
 // The name that the rest of the workspace uses.
 extern crate staticfire_sim as sim;
 
+mod buggify;
 mod clocks;
 mod lives;
 mod replay;

@@ -206,6 +206,11 @@ fn kinds_of_many_nodes_read_and_print() {
     assert_eq!(storm, FaultKind::RebalanceStorm { group: "billing".into(), every });
     let change = kind("kind = \"config-change\"\ntopic = \"orders\"\nqueues = 9");
     assert_eq!(change, FaultKind::ConfigChange { topic: "orders".into(), queues: 9 });
+    let buggify = kind("kind = \"buggify\"\nnames = [\"store.rolled-early\", \"broker.pull-short\"]\nchance = \"3%\"");
+    let names = vec!["store.rolled-early".to_owned(), "broker.pull-short".to_owned()];
+    assert_eq!(buggify, FaultKind::Buggify { names, chance_ppm: 30_000 });
+    let all = BUGGIFY.map(str::to_owned).to_vec();
+    assert_eq!(kind("kind = \"buggify\"\nfor = \"9s\""), FaultKind::Buggify { names: all, chance_ppm: 250_000 });
     let domain = "[[domain]]\nname = \"rack\"\nnodes = [\"broker-b\", \"namesrv/0\"]\n";
     let text = format!("{BEFORE}kind = \"power-loss\"\ndomain = \"rack\"\nstyle = \"all-old\"\n{domain}");
     let scenario = Scenario::parse("x.toml", &text).unwrap();
@@ -227,6 +232,10 @@ fn many_nodes_that_are_not_there_are_named() {
     insta::assert_snapshot!(told("kind = \"config-change\"\ntopic = \"orders\"\nqueues = 1025"), @"3:10: `queues` is 1025, the most is 1024");
     insta::assert_snapshot!(told("kind = \"config-change\"\ntopic = \"orders\"\nqueues = 9\nfor = \"1s\""), @"4:7: `config-change` happens in a moment: it has no `for`");
     insta::assert_snapshot!(told("kind = \"rebalance-storm\"\ngroup = \"billing\"\nevery = \"0s\""), @"3:9: `every` is shorter than 1ms");
+    insta::assert_snapshot!(told("kind = \"buggify\"\nnames = []"), @"2:9: `names` is empty: leave it out for all of them");
+    insta::assert_snapshot!(told("kind = \"buggify\"\nnames = [\"store.rolled-late\"]"), @"2:10: unknown place to behave unusually `store.rolled-late`; did you mean `store.rolled-early`?");
+    insta::assert_snapshot!(told("kind = \"buggify\"\nnames = [\"broker.pull-short\", \"broker.pull-short\"]"), @"2:31: `broker.pull-short` stands twice in `names`");
+    insta::assert_snapshot!(told("kind = \"buggify\"\nnode = \"broker-a/0\""), @"2:1: unknown key `node` in [[fault]]; known keys: id, at, on, kind, chance, names, for");
 }
 
 #[test]
