@@ -14,6 +14,7 @@ compile_error!(
 );
 
 pub mod checkers;
+pub mod coverage;
 pub mod disk;
 pub mod fates;
 pub mod history;

@@ -178,6 +178,17 @@ pub struct BrokerGroup {
     pub config: Settings,
 }
 
+impl BrokerGroup {
+    /// How many bytes a file of its commit log has: `mappedFileSizeCommitLog`, or RocketMQ's default.
+    #[must_use]
+    pub fn log_file_bytes(&self) -> u64 {
+        const DEFAULT: u64 = 1 << 30;
+        let value = self.config.iter().find(|(key, _)| key == "mappedFileSizeCommitLog").map(|(_, value)| value);
+        let bytes = value.and_then(|text| text.parse().ok().or_else(|| units::parse_size(text).ok()));
+        bytes.filter(|bytes| *bytes > 0).unwrap_or(DEFAULT)
+    }
+}
+
 /// What a replica is when it starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {

@@ -6,7 +6,7 @@ mod tally;
 mod targets;
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     ops::{ControlFlow, Range},
     path::{Path, PathBuf},
     sync::{
@@ -51,7 +51,7 @@ pub struct ExploreArguments {
     /// Stop at the first seed that fails
     #[arg(long, group = "end")]
     until_first_failure: bool,
-    /// Stop after so many seeds in a row that reached no new mark, once all that must be reached has been
+    /// Stop after so many seeds in a row that reached no new mark and no new pair of fault and state, once all that must be reached has been
     #[arg(long, value_name = "SEEDS", group = "end", value_parser = clap::value_parser!(u64).range(1..))]
     quiet_after: Option<u64>,
     /// How many processes at a time; as many as there are processors if it is not given
@@ -72,6 +72,9 @@ pub struct ExploreArguments {
     /// Another scenario that must fail before the job begins
     #[arg(long, value_name = "FILE")]
     canary: Option<PathBuf>,
+    /// Print which states no run was in while a fault was in effect, by kind of fault
+    #[arg(long)]
+    coverage: bool,
     /// Print one JSON object instead of a report
     #[arg(long)]
     json: bool,
@@ -239,6 +242,13 @@ impl Job<'_> {
         for missing in self.tally.never_seen(self.targets) {
             say!("never seen in any seed: {missing}")?;
         }
+        let (reached, possible) = self.tally.coverage();
+        if possible > 0 {
+            say!("{reached} of {possible} pairs of fault and state reached")?;
+        }
+        for (kind, states) in self.tally.never_paired().into_iter().filter(|_| self.arguments.coverage) {
+            say!("  never during {kind}: {}", states.join(", "))?;
+        }
         if self.tally.groups.is_empty() {
             say!("no seed failed")?;
         }
@@ -277,6 +287,8 @@ impl Job<'_> {
             "real_ms": u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX),
             "groups": groups.collect::<Vec<_>>(),
             "never_seen": self.tally.never_seen(self.targets),
+            "pairs": self.tally.pairs,
+            "never_paired": self.tally.never_paired().into_iter().collect::<BTreeMap<_, _>>(),
             "results": self.results.path().display().to_string(),
             "build": child::build_id(),
         })

@@ -93,6 +93,7 @@ impl Shown<'_> {
             "checkers": checkers,
             "counts": self.run.findings.counts,
             "marks": self.run.findings.marks,
+            "pairs": sim::coverage::pairs(&self.plan.scenario, &self.run.history),
             "fates": fates(&self.plan.scenario, self.run, self.judgement),
             "repeat": self.repeat(),
             "build": super::child::build_id(),

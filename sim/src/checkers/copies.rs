@@ -11,11 +11,8 @@ use std::collections::BTreeMap;
 use crate::{
     disk::PAGE_BYTES,
     history::{Down, Event, History, NodeRef, QueueRef},
-    scenario::{Scenario, units},
+    scenario::Scenario,
 };
-
-/// The default of `mappedFileSizeCommitLog`.
-const LOG_FILE_BYTES: u64 = 1 << 30;
 
 /// What became of a copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,7 +84,7 @@ impl Logs {
                 let Some(node) = history.nodes.get_index_of(&format!("{}/{replica}", group.name)) else { continue };
                 let log = Log {
                     flushes_before_ack: scenario.flushes_before_ack(&group.name),
-                    file_bytes: log_file_bytes(&group.config),
+                    file_bytes: group.log_file_bytes(),
                     ..Log::default()
                 };
                 nodes.insert(NodeRef(node as u32), log);
@@ -249,10 +246,4 @@ impl Log {
 fn page_of_log(place: &str) -> Option<u64> {
     let (file, page) = place.strip_prefix("commitlog/")?.split_once('@')?;
     Some(file.parse::<u64>().ok()? + page.parse::<u64>().ok()? * PAGE_BYTES)
-}
-
-fn log_file_bytes(config: &[(String, String)]) -> u64 {
-    let value = config.iter().find(|(key, _)| key == "mappedFileSizeCommitLog").map(|(_, value)| value.as_str());
-    let bytes = value.and_then(|text| text.parse().ok().or_else(|| units::parse_size(text).ok()));
-    bytes.filter(|bytes| *bytes > 0).unwrap_or(LOG_FILE_BYTES)
 }

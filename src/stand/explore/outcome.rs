@@ -36,10 +36,16 @@ pub struct Outcome {
     pub counts: BTreeMap<String, u64>,
     /// Marks that no run of this scenario had reached before.
     pub new_marks: BTreeSet<String>,
+    /// States that no run of the job had been in before while a fault of this kind was in effect, by kind.
+    #[serde(default)]
+    pub new_pairs: Pairs,
     /// What is wrong with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
 }
+
+/// States by the kind of fault that was in effect.
+pub type Pairs = BTreeMap<String, BTreeSet<String>>;
 
 /// How a run failed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -71,7 +77,7 @@ impl Way {
 }
 
 impl Outcome {
-    /// What a child came to. `new_marks` is left for the tally, which knows those of other seeds.
+    /// What a child came to. Which marks and pairs are new is left for the tally, which knows those of other seeds.
     ///
     /// A planted bug that is caught counts as a failure, since finding it is what exploration is for; a seed that does
     /// not meet it has done nothing wrong.
@@ -90,6 +96,7 @@ impl Outcome {
             real_ms,
             counts: counts.filter_map(|(name, count)| Some((name.clone(), count.as_u64()?))).collect(),
             new_marks: ran.texts("marks").into_iter().map(str::to_owned).collect(),
+            new_pairs: pairs_of(ran),
             failure,
         }
     }
@@ -99,6 +106,14 @@ impl Outcome {
         let mutant = self.mutant.as_ref().map(|name| format!(" --mutant {name}")).unwrap_or_default();
         format!("staticfire run {} --seed {}{mutant}", self.scenario, self.seed)
     }
+}
+
+/// A run that died has none.
+fn pairs_of(ran: &Ran) -> Pairs {
+    let texts =
+        |states: &Value| states.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
+    let pairs = ran.result.get("pairs").and_then(Value::as_object).into_iter().flatten();
+    pairs.map(|(kind, states)| (kind.clone(), texts(states))).collect()
 }
 
 fn failure(expects_failure: bool, ran: &Ran) -> Option<Failure> {
@@ -182,10 +197,11 @@ mod tests {
             real_ms: 2,
             counts: [("acked".to_owned(), 3)].into(),
             new_marks: ["torn-page".to_owned()].into(),
+            new_pairs: [("kill".to_owned(), ["log-flushing".to_owned()].into())].into(),
             failure: Some(Failure { way: way("safety", "lost", "append"), what: "lost: 1".into() }),
         };
         let line = serde_json::to_string(&outcome).unwrap();
-        insta::assert_snapshot!(line, @r#"{"scenario":"a.toml","seed":7,"scenario_hash":"12","build":"34","verdict":"safety","hash":"56","virtual_ms":1,"real_ms":2,"counts":{"acked":3},"new_marks":["torn-page"],"failure":{"fails_as":"safety","about":"lost","by":"append","what":"lost: 1"}}"#);
+        insta::assert_snapshot!(line, @r#"{"scenario":"a.toml","seed":7,"scenario_hash":"12","build":"34","verdict":"safety","hash":"56","virtual_ms":1,"real_ms":2,"counts":{"acked":3},"new_marks":["torn-page"],"new_pairs":{"kill":["log-flushing"]},"failure":{"fails_as":"safety","about":"lost","by":"append","what":"lost: 1"}}"#);
         assert_eq!(serde_json::from_str::<Outcome>(&line).unwrap(), outcome);
     }
 }

@@ -5,10 +5,10 @@ use std::{
     time::Duration,
 };
 
-use sim::verdict::Verdict;
+use sim::{coverage, verdict::Verdict};
 
 use super::{
-    outcome::{Outcome, Way},
+    outcome::{Outcome, Pairs, Way},
     targets::Target,
 };
 
@@ -33,8 +33,10 @@ pub struct Tally {
     pub virtual_ms: u64,
     /// Those that failed.
     pub groups: BTreeMap<Way, Group>,
-    /// How many seeds have been run since one reached a new mark.
+    /// How many seeds have been run since one reached a new mark or a new pair.
     pub quiet_for: u64,
+    /// The states that runs were in while faults were in effect, by kind of fault.
+    pub pairs: Pairs,
     scenarios: BTreeMap<String, OfScenario>,
 }
 
@@ -48,15 +50,21 @@ struct OfScenario {
 }
 
 impl Tally {
-    /// Adds what a seed came to, and leaves in its `new_marks` those that are new.
+    /// Adds what a seed came to, and leaves in its marks and pairs those that are new.
     pub fn add(&mut self, outcome: &mut Outcome) {
         let scenario = self.scenarios.entry(outcome.scenario.clone()).or_default();
         scenario.seeds += 1;
         scenario.failed.extend(outcome.failure.iter().map(|failure| failure.way.about.clone()));
         outcome.new_marks.retain(|mark| scenario.marks.insert(mark.clone()));
+        for (kind, states) in &mut outcome.new_pairs {
+            let known = self.pairs.entry(kind.clone()).or_default();
+            states.retain(|state| known.insert(state.clone()));
+        }
+        outcome.new_pairs.retain(|_, states| !states.is_empty());
         self.seeds += 1;
         self.virtual_ms += outcome.virtual_ms;
-        self.quiet_for = if outcome.new_marks.is_empty() { self.quiet_for + 1 } else { 0 };
+        let is_new = !outcome.new_marks.is_empty() || !outcome.new_pairs.is_empty();
+        self.quiet_for = if is_new { 0 } else { self.quiet_for + 1 };
         if let Some(failure) = &outcome.failure {
             let group = self.groups.entry(failure.way.clone()).or_default();
             group.count += 1;
@@ -95,6 +103,19 @@ impl Tally {
         missing
     }
 
+    /// How many pairs of fault and state were reached, and how many there are of the kinds that happened at all.
+    pub fn coverage(&self) -> (usize, usize) {
+        (self.pairs.values().map(BTreeSet::len).sum(), self.pairs.len() * coverage::states().len())
+    }
+
+    /// For each kind of fault that happened, the states that nothing was in meanwhile.
+    pub fn never_paired(&self) -> Vec<(&str, Vec<&'static str>)> {
+        let missing = |reached: &BTreeSet<String>| {
+            coverage::states().into_iter().filter(|state| !reached.contains(*state)).collect()
+        };
+        self.pairs.iter().map(|(kind, reached)| (kind.as_str(), missing(reached))).collect()
+    }
+
     /// What the job came to: the gravest failure, else whether something was never seen.
     pub fn verdict(&self, targets: &[Target]) -> Verdict {
         let gravest = self.by_gravity().first().and_then(|(way, _)| Verdict::from_name(&way.verdict));
@@ -112,7 +133,7 @@ pub struct StopRules {
     pub budget: Option<Duration>,
     /// At the first failure.
     pub first_failure: bool,
-    /// After so many seeds in a row without a new mark, if everything that must be seen has been.
+    /// After so many seeds in a row without a new mark or pair, if everything that must be seen has been.
     pub quiet_after: Option<u64>,
 }
 
@@ -186,6 +207,7 @@ mod tests {
             real_ms: 1,
             counts: BTreeMap::new(),
             new_marks: marks.iter().map(|mark| (*mark).to_owned()).collect(),
+            new_pairs: Pairs::new(),
             failure: None,
         }
     }
@@ -241,6 +263,25 @@ mod tests {
         assert_eq!(new(outcome("b", 0, &["x"])), (1, 0));
         assert_eq!(new(outcome("b", 1, &[])), (0, 1));
         assert_eq!(new(outcome("b", 2, &[])), (0, 2));
+    }
+
+    #[test]
+    fn a_pair_is_new_once_and_what_is_missing_is_told_of_kinds_that_happened() {
+        let mut tally = Tally::default();
+        let mut new = |scenario: &str, kind: &str, state: &str| {
+            let new_pairs = [(kind.to_owned(), [state.to_owned()].into())].into();
+            let mut outcome = Outcome { new_pairs, ..outcome(scenario, 0, &[]) };
+            tally.add(&mut outcome);
+            (outcome.new_pairs.len(), tally.quiet_for)
+        };
+        assert_eq!(new("a", "kill", "log-flushing"), (1, 0));
+        assert_eq!(new("b", "kill", "log-flushing"), (0, 1));
+        assert_eq!(new("b", "cut", "log-flushing"), (1, 0));
+        assert_eq!(tally.coverage(), (2, 2 * coverage::states().len()));
+        let never = tally.never_paired();
+        let kinds: Vec<&str> = never.iter().map(|(kind, _)| *kind).collect();
+        assert_eq!(kinds, ["cut", "kill"]);
+        assert!(never.iter().all(|(_, states)| !states.contains(&"log-flushing") && states.contains(&"log-rolled")));
     }
 
     #[test]
