@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use message::QueueOffset;
+use message::{QueueOffset, java_hash};
 use remoting::LogEpoch;
 
 /// One queue of one topic on one broker group.
@@ -23,6 +23,15 @@ impl MessageQueue {
     /// A queue by its three names.
     pub fn new(topic: impl Into<Arc<str>>, broker: impl Into<Arc<str>>, id: u32) -> MessageQueue {
         MessageQueue { topic: topic.into(), broker: broker.into(), id }
+    }
+
+    /// Stands for it where only a number can be told, such as in marks: from the high bits down, 31 bits of the hash of
+    /// the topic, 20 of that of the broker, and 12 of the id.
+    #[must_use]
+    pub fn mark(&self) -> i64 {
+        let topic = i64::from(java_hash(&self.topic) & i32::MAX);
+        let broker = i64::from(java_hash(&self.broker) & 0xF_FFFF);
+        topic << 32 | broker << 12 | i64::from(self.id & 0xFFF)
     }
 }
 
@@ -56,5 +65,16 @@ mod tests {
         queues.sort();
         let shown: Vec<String> = queues.iter().map(ToString::to_string).collect();
         assert_eq!(shown, ["s@z:0", "t@a:11", "t@b:2", "t@b:10"]);
+    }
+
+    #[test]
+    fn a_mark_tells_queues_apart() {
+        let mark = MessageQueue::new("orders", "broker-a", 3).mark();
+        assert_eq!(
+            mark,
+            i64::from(java_hash("orders") & i32::MAX) << 32 | i64::from(java_hash("broker-a") & 0xF_FFFF) << 12 | 3
+        );
+        let others = [("orders", "broker-b", 3), ("orders", "broker-a", 4), ("%RETRY%orders", "broker-a", 3)];
+        assert!(others.iter().all(|(topic, broker, id)| MessageQueue::new(*topic, *broker, *id).mark() != mark));
     }
 }

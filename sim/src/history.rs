@@ -187,10 +187,10 @@ pub enum Event {
         /// The offset; `None` if there is none.
         offset: Option<u64>,
     },
-    /// A consumer owns one more queue.
-    Assign(i64),
-    /// A consumer gave up a queue.
-    Revoke(i64),
+    /// A consumer owns this queue, too.
+    Assign(QueueRef),
+    /// A consumer gave up this queue.
+    Revoke(QueueRef),
     /// A store appended: the end of its log.
     Append(u64),
     /// A store flushed: everything below is durable.
@@ -279,6 +279,8 @@ impl Event {
             | Event::Deliver { queue, .. }
             | Event::Ack(_, queue, _)
             | Event::Nack(_, queue, _)
+            | Event::Assign(queue)
+            | Event::Revoke(queue)
             | Event::Commit { queue, .. } => Some(*queue),
             _ => None,
         }

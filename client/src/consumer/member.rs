@@ -122,16 +122,17 @@ impl Member {
 
     /// Takes a queue over.
     pub(crate) fn add_queue(&self, owned: Arc<OwnedQueue>) {
+        let mark = owned.queue.mark();
         let previous = self.queues.lock().unwrap_or_else(PoisonError::into_inner).insert(owned.queue.clone(), owned);
         assert!(previous.is_none(), "a queue is owned once: {previous:?}");
-        host::point!("client.queue-added");
+        host::point!("client.queue-added", mark);
     }
 
     /// Gives a queue away: nothing of it is consumed from now on. What to commit, if there is anything.
     pub(crate) fn remove_queue(&self, owned: &OwnedQueue) -> Option<Place> {
         let place = owned.drop_queue();
         self.queues.lock().unwrap_or_else(PoisonError::into_inner).remove(&owned.queue);
-        host::point!("client.queue-removed");
+        host::point!("client.queue-removed", owned.queue.mark());
         place
     }
 

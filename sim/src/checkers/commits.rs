@@ -81,9 +81,11 @@ fn explained(
     let members: Vec<&str> = history.nodes.iter().map(String::as_str).filter(|node| group_of(node) == group).collect();
     let is_late =
         |moved: u64| members.iter().any(|member| facts.unhindered_nanos(member, moved, last.at) <= LATE_OWNER_NANOS);
-    let in_group = |node: NodeRef| group_of(history.node(node)) == group;
-    let mut moves = facts.moves.iter().filter(|(node, _)| in_group(**node)).flat_map(|(_, moves)| moves);
-    moves.any(|&(_, at)| at <= after.at && is_late(at)) || had_two_owners(facts, history, (group, queue), after.at)
+    let in_group = |node: &NodeRef| group_of(history.node(*node)) == group;
+    let members = facts.moves.keys().copied().filter(in_group);
+    let mut moves = members.flat_map(|node| facts.moves_of(node, queue));
+    moves.any(|moved| moved.at <= after.at && is_late(moved.at))
+        || had_two_owners(facts, history, (group, queue), after.at)
 }
 
 /// Whether a member was frozen when an offset was seen, and went on before another one was: what it does first is to

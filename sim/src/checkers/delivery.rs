@@ -74,8 +74,8 @@ pub(super) fn dup_deliver(facts: &Facts<'_>, history: &History) -> Report {
 /// think the queue is theirs because a disturbance has given them different views.
 fn cause_between(facts: &Facts<'_>, history: &History, before: &Delivery<'_>, again: &Delivery<'_>) -> Option<u64> {
     let within = before.index..again.index;
-    let moves = |node: &NodeRef| facts.moves.get(node).map_or(&[][..], Vec::as_slice);
-    let moved = moves(&before.node).iter().chain(moves(&again.node)).copied();
+    let moves = |node: &NodeRef| facts.moves_of(*node, again.queue);
+    let moved = moves(&before.node).chain(moves(&again.node)).map(|moved| (moved.index, moved.at));
     let downs = facts.downs.get(&before.node).map_or(&[][..], Vec::as_slice);
     let down = downs.iter().map(|(index, at, _)| (*index, *at));
     let refused = before.nacked_at().map(|index| (index, 0));
@@ -89,7 +89,7 @@ fn cause_between(facts: &Facts<'_>, history: &History, before: &Delivery<'_>, ag
     let differs_since = facts.disturbances.iter().filter(differ).map(|(from, _)| *from).max();
     // A member that took nothing over in between has thought all the time that the queue is its own, whatever the other
     // one did.
-    let took_over = moves(&again.node).iter().any(|(index, ..)| within.contains(index));
+    let took_over = moves(&again.node).any(|moved| moved.takes_over && within.contains(&moved.index));
     let views = differs_since.filter(|_| before.node != again.node && !took_over);
     between.into_iter().chain(views).min()
 }
@@ -116,10 +116,10 @@ fn taken_back_by_a_frozen_member(
 ) -> bool {
     facts.hindered_of(group).any(|(member, frozen)| {
         let node = history.nodes.get_index_of(member).map(|node| NodeRef(node as u32));
-        let moves = node.and_then(|node| facts.moves.get(&node)).into_iter().flatten();
-        let mut later = moves.filter(|(index, _)| above.index < *index && *index < again.index);
-        later.any(|(_, at)| {
-            frozen.iter().any(|(from, until)| *from <= above.at && *at <= until + COMMIT_IN_FLIGHT_NANOS)
+        let moves = node.into_iter().flat_map(|node| facts.moves_of(node, again.queue));
+        let mut later = moves.filter(|moved| above.index < moved.index && moved.index < again.index);
+        later.any(|moved| {
+            frozen.iter().any(|(from, until)| *from <= above.at && moved.at <= until + COMMIT_IN_FLIGHT_NANOS)
         })
     })
 }

@@ -70,6 +70,19 @@ pub(super) struct Seen {
     pub offset: u64,
 }
 
+/// A member took a queue over, or gave it up.
+#[derive(Clone, Copy)]
+pub(super) struct Move {
+    /// The record.
+    pub index: usize,
+    /// When.
+    pub at: u64,
+    /// Which queue.
+    pub queue: QueueRef,
+    /// It took it over.
+    pub takes_over: bool,
+}
+
 /// Everything sorted.
 pub(super) struct Facts<'a> {
     groups: &'a [ConsumerGroup],
@@ -86,7 +99,7 @@ pub(super) struct Facts<'a> {
     /// Records where a process started, by node.
     pub ups: BTreeMap<NodeRef, Vec<(usize, u64)>>,
     /// Records where a consumer took over or gave up a queue, by node.
-    pub moves: BTreeMap<NodeRef, Vec<(usize, u64)>>,
+    pub moves: BTreeMap<NodeRef, Vec<Move>>,
     /// Records where a consumer went on at another offset than it had meant to, by node, with that offset.
     pub corrections: BTreeMap<NodeRef, Vec<(usize, u64, u64)>>,
     /// From when until when something went on that can change what members know of their group and of routes. Mostly
@@ -173,7 +186,11 @@ impl<'a> Facts<'a> {
                 event @ (Event::NodeUp | Event::NodeDown(..) | Event::DiskError(..)) => {
                     facts.lived(history, (node, index, record.at), event, &mut fenced);
                 }
-                Event::Assign(_) | Event::Revoke(_) => facts.moves.entry(node).or_default().push((index, record.at)),
+                Event::Assign(queue) | Event::Revoke(queue) => {
+                    let takes_over = matches!(record.event, Event::Assign(_));
+                    let moved = Move { index, at: record.at, queue: *queue, takes_over };
+                    facts.moves.entry(node).or_default().push(moved);
+                }
                 Event::Point("client.position-corrected", to) => {
                     let to = u64::try_from(*to).unwrap_or(0);
                     facts.corrections.entry(node).or_default().push((index, record.at, to));
@@ -232,6 +249,11 @@ impl<'a> Facts<'a> {
             at = at.max(end);
         }
         free + until.saturating_sub(at)
+    }
+
+    /// When a member took a queue over or gave it up.
+    pub fn moves_of(&self, member: NodeRef, queue: QueueRef) -> impl Iterator<Item = &Move> {
+        self.moves.get(&member).into_iter().flatten().filter(move |moved| moved.queue == queue)
     }
 
     fn disturbed(&mut self, at: u64, event: &'a Event, silent_since: &mut BTreeMap<&'a str, u64>) {

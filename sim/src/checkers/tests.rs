@@ -61,6 +61,22 @@ impl Story {
         self
     }
 
+    fn assign(&self, node: &str) -> &Story {
+        self.assign_of(node, "broker-a")
+    }
+
+    fn assign_of(&self, node: &str, broker: &str) -> &Story {
+        self.event(node, |history| Event::Assign(history.intern_queue(queue(broker))))
+    }
+
+    fn revoke(&self, node: &str) -> &Story {
+        self.revoke_of(node, "broker-a")
+    }
+
+    fn revoke_of(&self, node: &str, broker: &str) -> &Story {
+        self.event(node, |history| Event::Revoke(history.intern_queue(queue(broker))))
+    }
+
     fn later(&self, seconds: u64) -> &Story {
         self.at.set(self.at.get() + seconds * SECOND);
         self
@@ -344,7 +360,7 @@ fn a_move_in_between_leaves_two_owners_explained() {
         let story = Story::of("SYNC_FLUSH");
         story.send(0, 0).later(after).consume(0, 0).commit(1).later(10);
         // The one that heard of the other gives the queue up; the other never knew of it.
-        story.event("billing/0", |_| Event::Revoke(0)).later(1).deliver("billing/1", 0, 0).ack("billing/1", 0, 0);
+        story.revoke("billing/0").later(1).deliver("billing/1", 0, 0).ack("billing/1", 0, 0);
         story.found()
     };
     assert_eq!(found(20), []);
@@ -393,15 +409,29 @@ fn a_crash_or_a_queue_that_changed_hands_is_a_cause() {
     story.deliver("billing/1", 0, 0).ack("billing/1", 0, 0);
     assert_eq!(story.found(), []);
     let story = Story::of("SYNC_FLUSH");
-    story.send(0, 0).consume(0, 0).event("billing/1", |_| Event::Assign(1));
+    story.send(0, 0).consume(0, 0).assign("billing/1");
     story.deliver("billing/1", 0, 0).ack("billing/1", 0, 0);
     assert_eq!(story.found(), []);
 }
 
 #[test]
+fn another_queue_that_moves_neither_explains_a_delivery_nor_makes_it_worse() {
+    let found = |after: u64| {
+        let story = Story::of("SYNC_FLUSH");
+        story.send(0, 0).later(after).consume(0, 0).commit(1).later(10);
+        // Cut off, it had thought all the time that the queue is its own; what it hears first is of another one.
+        story.revoke_of("billing/1", "broker-b").assign_of("billing/1", "broker-b");
+        story.deliver("billing/1", 0, 0).ack("billing/1", 0, 0);
+        story.found()
+    };
+    assert_eq!(found(20), []);
+    assert_eq!(found(53), [("dup-deliver", 1)]);
+}
+
+#[test]
 fn no_cause_explains_a_delivery_below_what_was_committed_long_before() {
     let story = Story::of("SYNC_FLUSH");
-    story.send(0, 0).consume(0, 0).commit(1).later(20).event("billing/1", |_| Event::Assign(1));
+    story.send(0, 0).consume(0, 0).commit(1).later(20).assign("billing/1");
     story.deliver("billing/1", 0, 0).ack("billing/1", 0, 0);
     assert_eq!(story.found(), [("dup-deliver", 1)]);
 }
@@ -412,7 +442,7 @@ fn a_member_that_was_frozen_goes_on_with_what_it_asked_for_before() {
         let story = Story::with_pause_of("billing/1");
         story.send(0, 0).consume(0, 0).event("probe/0", |_| Event::FaultBegin("f".into(), "pause")).commit(1);
         story.later(frozen).event("probe/0", |_| Event::FaultEnd("f".into())).later(10 - frozen);
-        story.event("billing/1", |_| Event::Assign(1)).deliver("billing/1", 0, 0).ack("billing/1", 0, 0);
+        story.assign("billing/1").deliver("billing/1", 0, 0).ack("billing/1", 0, 0);
         story.found()
     };
     assert_eq!(found(2), [("dup-deliver", 1)]);
@@ -435,7 +465,7 @@ fn a_member_that_started_after_a_commit_knows_it() {
 fn an_owner_that_stands_below_a_commit_takes_it_back() {
     let found = |commits_again: bool| {
         let story = Story::of("SYNC_FLUSH");
-        story.send(0, 0).consume(0, 0).commit(1).event("billing/1", |_| Event::Assign(1));
+        story.send(0, 0).consume(0, 0).commit(1).assign("billing/1");
         // It had asked before the commit, and commits where it stands; nobody has looked since.
         story.deliver("billing/1", 0, 0).ack("billing/1", 0, 0);
         if commits_again {
@@ -457,7 +487,7 @@ fn a_member_that_was_frozen_takes_a_commit_back_when_it_stops() {
             story.event("probe/0", |_| Event::FaultBegin("f".into(), "pause"));
         }
         story.consume(0, 0).later(1).commit(1).later(1);
-        story.event("billing/1", |_| Event::Revoke(0)).down("billing/1", Down::Stop);
+        story.revoke("billing/1").down("billing/1", Down::Stop);
         if is_frozen {
             story.event("probe/0", |_| Event::FaultEnd("f".into()));
         }
@@ -475,9 +505,9 @@ fn a_commit_that_was_seen_to_be_taken_back_was_not_for_good() {
         story.send(0, 0).consume(0, 0).commit(1).later(60);
         if taken_back {
             // Somebody who was cut off and still thought that the queue was his gives it up, with a commit.
-            story.event("billing/1", |_| Event::Revoke(0)).commit(0);
+            story.revoke("billing/1").commit(0);
         }
-        story.event("billing/0", |_| Event::Assign(1)).deliver("billing/0", 0, 0).ack("billing/0", 0, 0);
+        story.assign("billing/0").deliver("billing/0", 0, 0).ack("billing/0", 0, 0);
         story.found()
     };
     assert_eq!(found(true), []);
@@ -509,7 +539,7 @@ fn a_committed_offset_may_not_go_back_without_a_crash() {
 fn a_member_that_lost_its_queue_while_it_was_frozen_commits_once_more() {
     let found = |frozen: u64| {
         let story = Story::with_pause_of("billing/1");
-        story.event("probe/0", |_| Event::FaultBegin("f".into(), "pause")).event("billing/0", |_| Event::Assign(1));
+        story.event("probe/0", |_| Event::FaultBegin("f".into(), "pause")).assign("billing/0");
         story.later(frozen).event("probe/0", |_| Event::FaultEnd("f".into()));
         story.later(20 - frozen).commit(5).later(1).commit(3);
         story.found()

@@ -80,7 +80,7 @@ fn fill<'a>(history: &History, event: &'a Event, line: Line<'a>) -> Line<'a> {
         Event::Commit { group, queue: at, offset: o } => {
             Line { q: queue(*at), o: o.and_then(offset), v: Some(group.clone()), ..line }
         }
-        Event::Assign(value) | Event::Revoke(value) => Line { o: Some(*value), ..line },
+        Event::Assign(at) | Event::Revoke(at) => Line { q: queue(*at), ..line },
         Event::Append(x) | Event::Flush(x) | Event::Recover(x) | Event::Truncate(x) | Event::Delete(x) => {
             Line { x: Some(*x), ..line }
         }

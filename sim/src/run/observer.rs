@@ -6,13 +6,14 @@ use std::{
     time::Duration,
 };
 
+use client::MessageQueue;
 use host::machine::BoxFuture;
 
 use crate::{
     disk::DiskError,
-    history::{Down, Event, NodeRef, Recorder},
+    history::{Down, Event, NodeRef, Queue, Recorder},
     points::POLL,
-    scenario::error_name,
+    scenario::{Scenario, error_name},
     stand::{NodeStatus, Observer, Place, Stand},
 };
 
@@ -31,6 +32,18 @@ const RESTART_AFTER: Duration = Duration::from_secs(5);
 pub(super) fn place_on_disk((path, page): (&Path, Option<u64>)) -> String {
     let below = path.strip_prefix(STORE_PATH).unwrap_or(path).display();
     page.map_or_else(|| below.to_string(), |page| format!("{below}@{page}"))
+}
+
+/// The queue of the scenario that a mark stands for, queues of messages that come again included.
+fn queue_of(scenario: &Scenario, mark: i64) -> Option<Queue> {
+    let retry = scenario.consumers.iter().map(|group| message::retry_topic(&group.group));
+    let topics = scenario.topics.iter().map(|topic| topic.name.clone()).chain(retry);
+    let id = u32::try_from(mark & 0xFFF).ok()?;
+    let mut queues = topics.flat_map(|topic| {
+        scenario.brokers.iter().map(move |group| MessageQueue::new(topic.as_str(), group.name.as_str(), id))
+    });
+    let found = queues.find(|queue| queue.mark() == mark)?;
+    Some(Queue { topic: found.topic.to_string(), broker: found.broker.to_string(), id })
 }
 
 /// Listens to one run.
@@ -66,6 +79,20 @@ impl Watch {
         });
     }
 
+    /// A queue has a new owner, or one less. A point tells a number only; the queue is the one that it stands for.
+    fn moved(&self, place: &Place, name: &'static str, mark: i64) {
+        let Some(cluster) = self.cluster.get() else { return };
+        let Some(queue) = queue_of(&cluster.plan.scenario, mark) else {
+            return self.record(place, Event::Point(name, mark));
+        };
+        let at = u64::try_from(place.at.as_nanos()).unwrap_or(u64::MAX);
+        self.recorder.record(at, Some((&place.name, place.incarnation)), |history| {
+            let queue = history.intern_queue(queue);
+            if name == "client.queue-added" { Event::Assign(queue) } else { Event::Revoke(queue) }
+        });
+        triggers::passed(cluster, &place.name, name);
+    }
+
     fn record(&self, place: &Place, event: Event) {
         let at = u64::try_from(place.at.as_nanos()).unwrap_or(u64::MAX);
         self.recorder.record(at, Some((&place.name, place.incarnation)), |_| event);
@@ -83,6 +110,9 @@ impl Observer for Watch {
             return;
         }
         let offset = u64::try_from(value).unwrap_or(0);
+        if let "client.queue-added" | "client.queue-removed" = name {
+            return self.moved(place, name, value);
+        }
         self.record(
             place,
             match name {
@@ -91,8 +121,6 @@ impl Observer for Watch {
                 "store.recovered" => Event::Recover(offset),
                 "store.truncated" => Event::Truncate(offset),
                 "store.file-deleted" => Event::Delete(offset),
-                "client.queue-added" => Event::Assign(value),
-                "client.queue-removed" => Event::Revoke(value),
                 name => Event::Point(name, value),
             },
         );
