@@ -407,6 +407,9 @@ pub enum FileSystem {
 }
 
 impl FileSystem {
+    /// What a broker has if the file does not say: POSIX and no more.
+    pub const DEFAULT: FileSystem = FileSystem::Is(Durability::Strict);
+
     /// All of them with their names in files.
     pub const NAMES: [(&'static str, FileSystem); 5] = [
         ("any", FileSystem::Any),

@@ -8,7 +8,7 @@ use super::{
     reader::{At, Bound, Percent, PinnedSeed, Setting, Size, Source, Table, nearest},
     units::{Rate, Span, print_size},
 };
-use crate::{disk::Durability, points};
+use crate::points;
 
 /// Seeds within which a checker that is expected to fail must do so, unless the file says otherwise.
 const WITHIN_DEFAULT: u32 = 20;
@@ -231,7 +231,7 @@ fn read_broker(source: &Source, mut table: Table<'_>, places: &mut Places) -> Re
     let decides = size.or(disk.as_ref().map(|disk| disk.at.clone()));
     places.log_files.push(decides.unwrap_or(name.at));
     let disk_bytes = disk.map_or(DEFAULT_DISK_BYTES, |disk| disk.value.0);
-    let file_system = file_system.unwrap_or(FileSystem::Is(Durability::Strict));
+    let file_system = file_system.unwrap_or(FileSystem::DEFAULT);
     Ok(BrokerGroup { name: name.value, replicas, disk_bytes, file_system, config })
 }
 

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::scenario::{FaultKind, Load, Scenario, SendMode, When, units::Span};
+use crate::scenario::{FaultKind, FileSystem, Load, Scenario, SendMode, When, units::Span};
 
 use super::{Search, Stopped, Trial, edits, kinds};
 
@@ -260,6 +260,11 @@ impl<T: Trial> Search<'_, T> {
                 settings.retain(|(key, _)| kept.iter().any(|(of, kept)| *of == owner && kept == key));
             }
         })?;
+        for number in 0..self.best.brokers.len() {
+            if self.best.brokers[number].file_system != FileSystem::DEFAULT {
+                self.keep(|scenario| scenario.brokers[number].file_system = FileSystem::DEFAULT)?;
+            }
+        }
         if !self.best.claim.is_empty() {
             self.keep(|scenario| scenario.claim.clear())?;
         }

@@ -262,6 +262,58 @@ fn a_fault_moves_to_a_point_of_the_program_if_that_will_do() {
     assert_eq!(scenario.faults[0].lasts.unwrap().most, Duration::from_millis(100));
 }
 
+#[test]
+fn faults_about_many_go_with_those_whom_they_are_about() {
+    const MANY: &str = r#"
+[[domain]]
+name = "rack"
+nodes = ["broker-b", "namesrv/2"]
+[[domain]]
+name = "shelf"
+nodes = ["broker-b"]
+[[fault]]
+id = "rack-dies"
+at = "1s"
+kind = "power-loss"
+domain = "rack"
+[[fault]]
+id = "shelf-dies"
+at = "1s"
+kind = "power-loss"
+domain = "shelf"
+[[fault]]
+id = "storm"
+at = "1s"
+kind = "rebalance-storm"
+group = "billing"
+every = "1s"
+for = "2s"
+[[fault]]
+id = "grows"
+at = "1s"
+kind = "config-change"
+topic = "bills"
+queues = 9
+[[fault]]
+id = "parted"
+at = "1s"
+kind = "halves"
+order = ["broker-a/0", "billing/0"]
+for = "1s"
+"#;
+    let mut scenario = plan(&file(0, 1, MANY));
+    let ids = |scenario: &Scenario| scenario.faults.iter().map(|fault| fault.id.clone()).collect::<Vec<_>>();
+    assert_eq!(ids(&scenario), ["rack-dies", "shelf-dies", "storm", "grows", "parted"]);
+    scenario.brokers.retain(|group| group.name != "broker-b");
+    scenario.consumers.retain(|group| group.group == "audit");
+    scenario.topics.retain(|topic| topic.name != "bills");
+    scenario.topics[0].brokers.retain(|broker| broker != "broker-b");
+    scenario.producers.retain(|group| group.topic == "orders");
+    tidy::tidy(&mut scenario);
+    assert_eq!(ids(&scenario), ["rack-dies"], "a name server of it is left");
+    Scenario::parse("tidied.toml", &scenario.print()).unwrap();
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 

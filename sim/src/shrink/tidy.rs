@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use crate::scenario::{Fault, Kind, Load, Scenario, When};
+use crate::scenario::{Fault, FaultKind, Kind, Load, Scenario, When};
 
 /// Makes of an edited scenario one that may be written, as far as that can be done by leaving out more, and by moving
 /// times to the end of the active phase.
 pub(super) fn tidy(scenario: &mut Scenario) {
     topics(scenario);
     clients(scenario);
+    domains(scenario);
     faults(scenario);
     permanent(scenario);
 }
@@ -50,6 +51,16 @@ fn clients(scenario: &mut Scenario) {
     }
 }
 
+/// Whoever loses power with others is there.
+fn domains(scenario: &mut Scenario) {
+    let mut domains = std::mem::take(&mut scenario.domains);
+    for domain in &mut domains {
+        domain.nodes.retain(|node| !scenario.end_of_link(node).is_empty());
+    }
+    domains.retain(|domain| !domain.nodes.is_empty());
+    scenario.domains = domains;
+}
+
 /// Faults begin in the active phase, hit whom there is, and wait for faults that are there.
 fn faults(scenario: &mut Scenario) {
     let whole = scenario.active + scenario.settle;
@@ -82,7 +93,22 @@ fn can_happen(scenario: &Scenario, fault: &Fault) -> bool {
         ends.iter().all(|end| !end.is_empty()) && scenario.only_node_of(link).is_none()
     });
     let has_disk = !fault.kind.needs_disk() || fault.kind.node().is_none_or(|node| is_of(scenario, node, Kind::Broker));
-    in_time && hits && joins && has_disk
+    in_time && hits && joins && has_disk && has_whom(scenario, &fault.kind)
+}
+
+/// Whether those are there whom a fault is about that is about many.
+fn has_whom(scenario: &Scenario, kind: &FaultKind) -> bool {
+    match kind {
+        FaultKind::DomainPowerLoss { domain, .. } => scenario.domains.iter().any(|other| other.name == *domain),
+        FaultKind::RebalanceStorm { group, .. } => scenario.consumers.iter().any(|other| other.group == *group),
+        FaultKind::ConfigChange { topic, .. } => scenario.topics.iter().any(|other| other.name == *topic),
+        FaultKind::Partition { shape, node, members: Some(members) } => {
+            let is_there = |name: &String| !scenario.end_of_link(name).is_empty();
+            members.names().iter().all(is_there)
+                && scenario.members(members, node.as_deref()).len() >= shape.members_min()
+        }
+        _ => true,
+    }
 }
 
 /// Whoever may stay dead is there, and of the name servers it is a minority.
