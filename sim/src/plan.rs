@@ -5,6 +5,7 @@
 //! Each time and size is keyed by the seed and by what it belongs to, so that removing one message or one fault leaves
 //! all others as they were.
 
+mod shape;
 pub mod swarm;
 
 use std::time::Duration;
@@ -54,6 +55,9 @@ impl Plan {
             (&mut seeds.sched, pins.sched),
         ] {
             *seed = pin.map_or(*seed, Seed);
+        }
+        if let Some(nemesis) = scenario.nemesis.clone() {
+            shape::vary(&mut scenario, &nemesis, seeds.plan);
         }
         for group in &mut scenario.producers {
             if matches!(group.load, Load::Drawn { .. }) {

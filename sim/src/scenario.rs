@@ -24,7 +24,7 @@ pub use fault::{
     Back, ClockFault, Extreme, Fault, FaultKind, FileSystem, Gate, Lasting, Link, LinkFault, Members, Port, Shape, When,
 };
 pub use fault::{error_name, media_name};
-pub use nemesis::Nemesis;
+pub use nemesis::{Nemesis, Vary};
 pub use reader::{At, ScenarioError};
 pub(crate) use tables::MOST_QUEUES;
 use units::{Rate, Span};

@@ -5,13 +5,36 @@ use std::collections::BTreeMap;
 use super::{
     ScenarioError,
     reader::{At, Source, Table, Value},
-    tables::{Places, unknown},
+    tables::{Places, choice, unknown},
     units::Span,
 };
 use crate::plan::swarm;
 
 /// How many server nodes may be down at a time, unless the file says otherwise.
 const MAX_DOWN_DEFAULT: u32 = 1;
+
+/// What may differ from seed to seed, besides the faults.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Vary {
+    /// Sizes of the files of stores, and what their file systems promise.
+    Files,
+    /// Settings of brokers and clients that the file does not make.
+    Settings,
+    /// Rates, bodies and batches of producers, and how many members consumer groups have.
+    Load,
+}
+
+impl Vary {
+    /// All of them with their names in files.
+    pub const NAMES: [(&'static str, Vary); 3] =
+        [("files", Vary::Files), ("settings", Vary::Settings), ("load", Vary::Load)];
+
+    /// Its name in files.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        Vary::NAMES.iter().find(|(_, vary)| *vary == self).expect("the list holds all of them").0
+    }
+}
 
 /// A swarm: each family of faults is off in half of the seeds, and has a rate of its own in the others.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,6 +45,8 @@ pub struct Nemesis {
     pub spare: Vec<String>,
     /// Rates that differ from those of the table of families: faults per minute, in thousandths; 0 is off.
     pub rates: BTreeMap<String, Span<u64>>,
+    /// What differs from seed to seed besides.
+    pub vary: Vec<Vary>,
 }
 
 pub(super) fn read(
@@ -47,9 +72,18 @@ pub(super) fn read(
             rates.insert(family.value, rate.value.0);
         }
     }
+    let mut vary = Vec::new();
+    for part in table.or::<Vec<At<String>>>("vary", Vec::new())? {
+        let at = part.at.clone();
+        let part = choice(source, Some(part), "part that may vary", &Vary::NAMES)?.expect("a part was given");
+        if vary.contains(&part) {
+            return Err(source.error(&at, format!("`{}` stands twice in `vary`", part.name())));
+        }
+        vary.push(part);
+    }
     table.finish()?;
     let spare = spare.into_iter().map(|node| node.value).collect();
-    Ok((mode.value == "swarm").then_some(Nemesis { max_down, spare, rates }))
+    Ok((mode.value == "swarm").then_some(Nemesis { max_down, spare, rates, vary }))
 }
 
 /// `off`, `2/m` or `0.5..4/m`, in thousandths per minute.

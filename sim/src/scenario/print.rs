@@ -9,7 +9,7 @@ use super::{
     units::{Span, print_chance, print_rate, print_size, print_span, print_time},
 };
 use crate::{
-    disk::{Durability, Hits, Survival},
+    disk::{Hits, Survival},
     points::BUGGIFY,
 };
 
@@ -70,7 +70,7 @@ impl Scenario {
             out.text("name", &group.name);
             out.list("replicas", group.replicas.iter().map(|role| role.name()));
             out.text("disk", &print_size(group.disk_bytes));
-            if group.file_system != FileSystem::Is(Durability::Strict) {
+            if group.file_system != FileSystem::DEFAULT {
                 out.text("file-system", name_of(&FileSystem::NAMES, group.file_system));
             }
             out.settings(&group.config);
@@ -347,6 +347,9 @@ fn print_nemesis(out: &mut Lines, nemesis: &Nemesis) {
     out.number("max-down", nemesis.max_down.into());
     if !nemesis.spare.is_empty() {
         out.list("spare", nemesis.spare.iter().map(String::as_str));
+    }
+    if !nemesis.vary.is_empty() {
+        out.list("vary", nemesis.vary.iter().map(|part| part.name()));
     }
     if !nemesis.rates.is_empty() {
         let rate = |(family, rate): (&String, &Span<u64>)| {
