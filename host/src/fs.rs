@@ -218,18 +218,21 @@ impl File {
         Ok(self.len()? == 0)
     }
 
-    /// Fills `buf` from the bytes at `at`.
+    /// Fills `buf` from the bytes at `at`, in several reads if the machine gives fewer bytes than it was asked for.
     ///
     /// # Errors
     /// `UnexpectedEof` if the file ends before.
     pub fn read_exact_at(&self, mut buf: &mut [u8], mut at: u64) -> io::Result<()> {
         while !buf.is_empty() {
-            match self.file.read_at(buf, at)? {
-                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                count => {
+            match self.file.read_at(buf, at) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(count) => {
                     buf = &mut buf[count..];
                     at += count as u64;
                 }
+                // A signal came before the first byte: nothing is wrong with the file.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
             }
         }
         Ok(())
@@ -252,12 +255,14 @@ impl File {
     /// `StorageFull` if the device has no room; `WriteZero` if it takes nothing.
     pub fn write_all_at(&self, mut bytes: &[u8], mut at: u64) -> io::Result<()> {
         while !bytes.is_empty() {
-            match self.file.write_at(bytes, at)? {
-                0 => return Err(io::ErrorKind::WriteZero.into()),
-                count => {
+            match self.file.write_at(bytes, at) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => {
                     bytes = &bytes[count..];
                     at += count as u64;
                 }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
             }
         }
         Ok(())
@@ -399,5 +404,88 @@ impl Mapping {
 impl fmt::Debug for Mapping {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Mapping of {} bytes", self.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::machine::{BoxFuture, RawMapping};
+
+    /// A file whose calls are interrupted, then give or take one byte, then two, and so on.
+    struct Meagre {
+        content: Mutex<Vec<u8>>,
+        calls: Mutex<usize>,
+    }
+
+    impl Meagre {
+        fn file(content: &[u8]) -> (File, Arc<Meagre>) {
+            let meagre = Arc::new(Meagre { content: Mutex::new(content.to_vec()), calls: Mutex::new(0) });
+            (File { file: Arc::clone(&meagre) as Arc<dyn RawFile> }, meagre)
+        }
+
+        fn next(&self) -> io::Result<usize> {
+            let mut calls = self.calls.lock().unwrap();
+            *calls += 1;
+            if *calls % 2 == 1 { Err(io::ErrorKind::Interrupted.into()) } else { Ok(*calls / 2) }
+        }
+    }
+
+    impl RawFile for Meagre {
+        fn len(&self) -> io::Result<u64> {
+            Ok(self.content.lock().unwrap().len() as u64)
+        }
+
+        fn read_at(&self, buf: &mut [u8], at: u64) -> io::Result<usize> {
+            let content = self.content.lock().unwrap();
+            let rest = content.get(at as usize..).unwrap_or_default();
+            let count = self.next()?.min(buf.len()).min(rest.len());
+            buf[..count].copy_from_slice(&rest[..count]);
+            Ok(count)
+        }
+
+        fn next_data(&self, at: u64) -> io::Result<Option<u64>> {
+            Ok(Some(at))
+        }
+
+        fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<usize> {
+            let count = self.next()?.min(bytes.len());
+            self.content.lock().unwrap()[at as usize..at as usize + count].copy_from_slice(&bytes[..count]);
+            Ok(count)
+        }
+
+        fn set_len(&self, _: u64) -> BoxFuture<io::Result<()>> {
+            Box::pin(async { Ok(()) })
+        }
+
+        fn allocate(&self, _: u64) -> BoxFuture<io::Result<()>> {
+            Box::pin(async { Ok(()) })
+        }
+
+        fn sync(&self, _: bool) -> BoxFuture<io::Result<()>> {
+            Box::pin(async { Ok(()) })
+        }
+
+        fn try_lock(&self) -> io::Result<bool> {
+            Ok(true)
+        }
+
+        fn map(&self, _: u64) -> BoxFuture<io::Result<Box<dyn RawMapping>>> {
+            Box::pin(async { Err(io::ErrorKind::Unsupported.into()) })
+        }
+    }
+
+    #[test]
+    fn whole_reads_and_writes_go_on_after_short_ones_and_signals() {
+        let (file, meagre) = Meagre::file(b"0123456789abcdef");
+        let mut bytes = [0; 14];
+        file.read_exact_at(&mut bytes, 1).unwrap();
+        assert_eq!(&bytes, b"123456789abcde");
+        assert!(*meagre.calls.lock().unwrap() > 8);
+        assert_eq!(file.read_exact_at(&mut bytes, 8).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        file.write_all_at(b"ABCDEFGHIJKLMN", 1).unwrap();
+        assert_eq!(*meagre.content.lock().unwrap(), b"0ABCDEFGHIJKLMNf");
     }
 }

@@ -176,7 +176,8 @@ pub trait RawFile: Send + Sync {
     /// Its length in bytes.
     fn len(&self) -> io::Result<u64>;
 
-    /// Reads at most `buf.len()` bytes from `at`; 0 at or past the end.
+    /// Reads at most `buf.len()` bytes from `at`; 0 at or past the end, and only there if any were asked for. Fewer than
+    /// asked for do not mean that the file ends.
     fn read_at(&self, buf: &mut [u8], at: u64) -> io::Result<usize>;
 
     /// The first position at or behind `at` that may hold anything but zeros; `None` if up to the end none does. Reads

@@ -38,7 +38,7 @@ use std::{
     collections::BTreeSet,
     io,
     ops::RangeInclusive,
-    path::{Path, PathBuf},
+    path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -46,7 +46,8 @@ use std::{
 use self::{
     crash::{Fate, mix},
     device::Device,
-    faults::Faults,
+    faults::{Faults, Hit},
+    file::Landed,
     journal::Ino,
     names::Names,
     pages::{Content, Moment},
@@ -422,25 +423,27 @@ impl State {
         }
     }
 
-    /// A flush that began at `start` ends, as faults want it. Tells what went wrong without the process hearing of it.
-    fn land_flush(
-        &mut self,
-        (ino, path): (Ino, &Path),
-        start: u64,
-        pages: std::ops::Range<u64>,
-        now: u64,
-    ) -> Vec<(DiskError, PathBuf, Option<u64>)> {
+    /// A flush that began at `start` ends, as faults want it.
+    fn land_flush(&mut self, (ino, path): (Ino, &Path), start: u64, pages: std::ops::Range<u64>, now: u64) -> Landed {
         if self.faults.is_empty() {
             self.end_flush(ino, start, pages);
-            return Vec::new();
+            return Landed::default();
         }
         if self.faults.hit(DiskError::Flush, path) {
             self.fail_flush(ino, start, pages, now);
-            return Vec::new();
+            return Landed::default();
+        }
+        // Only a flush that has something to write can be torn.
+        if self.faults.has(DiskError::TornFlush)
+            && self.has_to_flush(ino, start, pages.clone(), now)
+            && let Some(hit) = self.faults.hit_by(DiskError::TornFlush, path)
+        {
+            self.tear_flush(ino, start, pages, hit);
+            return Landed { wrongs: vec![(DiskError::TornFlush, path.to_owned(), None)], torn_by: Some(hit.key) };
         }
         if self.faults.hit(DiskError::LyingFlush, path) {
             self.content_mut(ino).cancel_flush(start);
-            return vec![(DiskError::LyingFlush, path.to_owned(), None)];
+            return Landed { wrongs: vec![(DiskError::LyingFlush, path.to_owned(), None)], torn_by: None };
         }
         let written = self.content(ino).flushable(start, pages.clone());
         // Only a flush that has something to write can lose it.
@@ -449,7 +452,32 @@ impl State {
         let wrong = error.map(|error| (error, self.misplace((ino, path.to_owned()), start, &written, (error, now))));
         self.end_flush(ino, start, pages);
         let told = wrong.into_iter().flat_map(|(error, wrong)| wrong.into_iter().map(move |place| (error, place)));
-        told.map(|(error, (path, page))| (error, path, Some(page))).collect()
+        Landed { wrongs: told.map(|(error, (path, page))| (error, path, Some(page))).collect(), torn_by: None }
+    }
+
+    /// Whether the device lacks something that a flush which began at `start` is to write.
+    fn has_to_flush(&mut self, ino: Ino, start: u64, pages: std::ops::Range<u64>, now: u64) -> bool {
+        let content = self.content_mut(ino);
+        content.settle(now);
+        let has = !content.promised(start, pages).is_empty();
+        self.names.recharge(ino);
+        has
+    }
+
+    /// The power goes inside a flush. What it wrote is durable; the rest of it is not, whatever the loss of power that
+    /// follows decides about other pages.
+    fn tear_flush(&mut self, ino: Ino, start: u64, pages: std::ops::Range<u64>, hit: Hit) {
+        let promised = self.content(ino).promised(start, pages);
+        let written = self.faults.torn(hit, ino, &promised);
+        let content = self.content_mut(ino);
+        for page in promised {
+            match written.contains(&page) {
+                true => content.keep(page, start),
+                false => content.lose(page, 0),
+            }
+        }
+        content.cancel_flush(start);
+        self.names.recharge(ino);
     }
 
     /// A flush failed: what it was to write is clean, and the device has what it had.

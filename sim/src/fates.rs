@@ -106,9 +106,9 @@ fn touches(scenario: &Scenario, fault: &Fault, at: Duration) -> bool {
         return false;
     }
     let When::At(begin) = fault.when else { return true };
-    let loses_power = matches!(fault.kind, FaultKind::PowerLoss { .. } | FaultKind::DomainPowerLoss { .. });
-    let before = if loses_power { BEFORE_POWER_LOSS } else { BEFORE };
-    let end = fault.lasts.map_or(scenario.active, |lasts| begin.most + lasts.most);
+    let before = if fault.kind.loses_power() { BEFORE_POWER_LOSS } else { BEFORE };
+    let lasts = fault.lasts.and_then(|lasts| Some(fault.kind.waits()? + lasts.most));
+    let end = lasts.map_or(scenario.active, |lasts| begin.most + lasts);
     (begin.least.saturating_sub(before)..=end + AFTER).contains(&at)
 }
 

@@ -310,6 +310,12 @@ impl Surroundings for Ground {
         }
     }
 
+    fn lose_power(&self, key: u64) {
+        if let Some(world) = self.world.upgrade() {
+            world.flush_torn(&self.life, key);
+        }
+    }
+
     fn die(&self, reason: &str) {
         if let Some(world) = self.world.upgrade() {
             world.dies(&self.life, "process", reason);

@@ -42,7 +42,7 @@ pub const ALWAYS: &str = "always";
 pub const FAILURES: [&str; 7] = [ALWAYS, "aborted", "converged", "exit", "legally-lost", "panic", "stop-killed"];
 
 /// Counts that `at-least` may name: how often something happened that a scenario is about.
-pub const COUNTS: [&str; 39] = [
+pub const COUNTS: [&str; 41] = [
     "sent",
     "acked",
     "info",
@@ -66,10 +66,12 @@ pub const COUNTS: [&str; 39] = [
     "write-errors",
     "flush-errors",
     "short-writes",
+    "short-reads",
     "damaged-pages",
     "lost-writes",
     "misdirected-writes",
     "lying-flushes",
+    "torn-flushes",
     "dirty-pages-at-crash",
     "lost-pages",
     "torn-pages",

@@ -126,6 +126,12 @@ pub trait Observer: Send + Sync {
         let _ = (stand, place, error, at);
     }
 
+    /// A flush was torn, as the fault `fault` of the disk wanted it: the node must lose its power now. Some of what the
+    /// flush was to write is on the device, the rest goes.
+    fn flush_torn(&self, stand: &Stand, place: &Place, fault: u64) {
+        stand.power_loss(&[place.node], None, fault);
+    }
+
     /// A task panicked (or the process died of a signal); its node has been killed.
     fn panicked(&self, stand: &Stand, place: &Place, task: &'static str, message: &str) {
         let _ = (stand, place, task, message);

@@ -45,6 +45,21 @@ pub async fn bytes_are_read_as_they_were_written(host: Host, dir: PathBuf) {
     assert_eq!(file.len().unwrap(), 10_003, "writing nothing does not grow a file");
 }
 
+/// The stand runs it once more with a disk whose reads and writes are all short.
+pub async fn a_file_is_read_and_written_whole_at_any_place(host: Host, dir: PathBuf) {
+    let file = host.files().open(dir.join("file"), OpenOptions::CREATE).await.unwrap();
+    let content: Vec<u8> = (0..20_000_u32).map(|at| (at % 251) as u8).collect();
+    file.write_all_at(&content, 0).unwrap();
+    assert_eq!(host.files().read(dir.join("file")).await.unwrap(), content);
+    for (at, count) in [(0, 20_000), (1, 4096), (4095, 2), (19_999, 1), (8_000, 12_000)] {
+        let mut part = vec![0; count];
+        file.read_exact_at(&mut part, at as u64).unwrap();
+        assert_eq!(part, content[at..at + count], "{count} bytes at {at}");
+    }
+    let mut beyond = [0; 10];
+    assert_eq!(file.read_exact_at(&mut beyond, 19_995).unwrap_err().kind(), ErrorKind::UnexpectedEof);
+}
+
 pub async fn all_handles_of_a_file_see_the_same_bytes(host: Host, dir: PathBuf) {
     let (files, path) = (host.files(), dir.join("file"));
     let writer = files.open(&path, OpenOptions::CREATE).await.unwrap();

@@ -49,6 +49,7 @@ on_both_machines! {
     files {
         a_file_opens_in_the_mode_asked_for,
         bytes_are_read_as_they_were_written,
+        a_file_is_read_and_written_whole_at_any_place,
         all_handles_of_a_file_see_the_same_bytes,
         a_handle_for_reading_refuses_changes,
         a_length_can_be_set_and_reserved,

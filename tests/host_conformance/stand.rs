@@ -19,7 +19,7 @@ use host::{
     task::JoinError,
 };
 use sim::{
-    disk::Survival,
+    disk::{DiskError, DiskFault, Hits, Survival},
     seed::Seeds,
     stand::{Ended, NodeId, NodeStatus, Observer, Place, Stand, StandConfig},
 };
@@ -115,6 +115,27 @@ fn bytes_held_across_kill_and_power_loss_stay() {
             assert_eq!(held[2 * life][..], [found], "found by life {}", life + 1);
             assert_eq!(held[2 * life + 1][..], [life as u8 + 1; 4096], "held since life {}", life + 1);
         }
+    });
+}
+
+#[test]
+fn a_disk_with_short_reads_and_writes_cannot_be_told_from_another() {
+    simulate("a_disk_with_short_reads_and_writes_cannot_be_told_from_another", |stand, node| async move {
+        for (key, error) in [(1, DiskError::ShortRead), (2, DiskError::ShortWrite)] {
+            let hits = Hits::Chance(1_000_000);
+            stand.disk(node).add_fault(key, DiskFault { path: "*".to_owned(), error, hits });
+        }
+        let done: Log<()> = Log::default();
+        let finished = Arc::clone(&done);
+        start(&stand, node, move |host| {
+            let finished = Arc::clone(&finished);
+            async move {
+                crate::files::a_file_is_read_and_written_whole_at_any_place(host, "/".into()).await;
+                finished.lock().unwrap().push(());
+            }
+        });
+        stand.sleep(TICK).await;
+        assert_eq!(done.lock().unwrap().len(), 1);
     });
 }
 

@@ -261,6 +261,10 @@ impl<'a> Facts<'a> {
             Event::FaultBegin(id, kind) if SILENT_FAULTS.contains(kind) => {
                 silent_since.insert(id, at);
             }
+            // It may have waited for its flush for long.
+            Event::FaultHit(id, "torn-flushes", _) => {
+                silent_since.insert(id, at);
+            }
             Event::FaultEnd(id) => {
                 let missed_at = silent_since.remove(id.as_str()).map(|since| since + MISSED_NANOS);
                 self.disturbances

@@ -8,6 +8,11 @@ use crate::seed::{Domain, Draw, Seed};
 const HIT: Domain = Domain::named("disk.fault-hit");
 const SHORT: Domain = Domain::named("disk.short-write");
 const PLACE: Domain = Domain::named("disk.fault-place");
+const SHORT_READ: Domain = Domain::named("disk.short-read");
+const TORN: Domain = Domain::named("disk.torn-flush");
+
+/// An even chance, in parts per million.
+const EVEN_PPM: u32 = 500_000;
 
 /// What goes wrong with files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -15,6 +20,8 @@ pub enum DiskError {
     /// A read from the device fails with EIO. What is in the page cache can be read; what is read through a mapping
     /// kills the process.
     Read,
+    /// A positioned read gives fewer bytes than it was asked for, and than there are.
+    ShortRead,
     /// A positioned write, a change of a length or a reservation fails with EIO, and changes nothing.
     Write,
     /// A positioned write stores fewer bytes than it was given.
@@ -28,6 +35,9 @@ pub enum DiskError {
     MisdirectedWrite,
     /// A flush succeeds and does nothing.
     LyingFlush,
+    /// The power goes inside a flush: some of the pages that it was to write are on the device, others are not. What
+    /// does that to the node is [`Surroundings::lose_power`](super::Surroundings::lose_power).
+    TornFlush,
 }
 
 /// How the device spoils what it holds. What a process writes anew is sound.
@@ -59,6 +69,15 @@ pub struct DiskFault {
     pub hits: Hits,
 }
 
+/// A call that goes wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Hit {
+    /// The fault that lets it.
+    pub key: u64,
+    /// How many calls that fault had been asked about by then.
+    number: u64,
+}
+
 /// All that is wrong with one disk.
 #[derive(Debug)]
 pub(super) struct Faults {
@@ -85,6 +104,11 @@ impl Faults {
         self.present.is_empty()
     }
 
+    /// Whether any call may go wrong like this.
+    pub(super) fn has(&self, error: DiskError) -> bool {
+        self.present.iter().any(|present| present.fault.error == error)
+    }
+
     pub(super) fn add(&mut self, key: u64, fault: DiskFault) {
         self.present.push(Present { key, fault, asked: 0 });
     }
@@ -95,16 +119,24 @@ impl Faults {
 
     /// Whether a call on a file goes wrong. Every fault that could hit it counts it.
     pub(super) fn hit(&mut self, error: DiskError, path: &Path) -> bool {
-        let (seed, entity, mut hit) = (self.seed, self.entity, false);
+        self.hit_by(error, path).is_some()
+    }
+
+    /// The same, with what lets it go wrong: the last such fault.
+    pub(super) fn hit_by(&mut self, error: DiskError, path: &Path) -> Option<Hit> {
+        let (seed, entity, mut hit) = (self.seed, self.entity, None);
         for present in self.present.iter_mut().filter(|present| present.fault.error == error) {
             if !means(&present.fault.path, path) {
                 continue;
             }
             present.asked += 1;
-            hit |= match present.fault.hits {
+            let is_hit = match present.fault.hits {
                 Hits::Nth(nth) => present.asked == u64::from(nth),
                 Hits::Chance(ppm) => seed.draw(HIT, mix(entity, present.key), present.asked).chance(ppm),
             };
+            if is_hit {
+                hit = Some(Hit { key: present.key, number: present.asked });
+            }
         }
         hit
     }
@@ -112,6 +144,29 @@ impl Faults {
     /// Decides which page it hits, or which bit. Numbered within what `key` names.
     pub(super) fn place(&self, key: u64, number: u64) -> Draw {
         self.seed.draw(PLACE, mix(self.entity, key), number)
+    }
+
+    /// How many of `bytes` that are there a short read gives.
+    pub(super) fn short_read(&self, hit: Hit, bytes: u64) -> u64 {
+        self.seed.draw(SHORT_READ, mix(self.entity, hit.key), hit.number).within(1..=bytes - 1)
+    }
+
+    /// Which of the pages that a torn flush of a file was to write are on the device: each with an even chance, but at
+    /// least one, and of several not all.
+    pub(super) fn torn(&self, hit: Hit, ino: u64, pages: &[u64]) -> Vec<u64> {
+        let mut draws = self.seed.draws(TORN, mix(mix(self.entity, hit.key), ino));
+        // What is drawn about a page depends on no other page. Number 0 is for where all or none were chosen.
+        let mut written: Vec<u64> = pages.iter().copied().filter(|page| draws.at(page + 1).chance(EVEN_PPM)).collect();
+        if pages.is_empty() || (!written.is_empty() && written.len() < pages.len()) {
+            return written;
+        }
+        let one = draws.at(0).below(pages.len() as u64) as usize;
+        match written.is_empty() {
+            true => written.push(pages[one]),
+            false if pages.len() > 1 => drop(written.remove(one)),
+            false => {}
+        }
+        written
     }
 
     /// Decides how short a write is. Numbered by the last change of the disk.

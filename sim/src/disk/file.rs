@@ -80,12 +80,20 @@ impl RawFile for SimFile {
     }
 
     fn read_at(&self, buf: &mut [u8], at: u64) -> io::Result<usize> {
-        let now = self.handle.env().now();
+        let env = self.handle.env();
+        let mut short = false;
         let read = self.handle.with(|state| {
-            state.fetch((self.ino, &self.path), at, buf.len() as u64, now)?;
-            Ok(state.content(self.ino).read(buf, at))
+            state.fetch((self.ino, &self.path), at, buf.len() as u64, env.now())?;
+            let there = state.content(self.ino).len.saturating_sub(at).min(buf.len() as u64);
+            let hit = if there > 1 { state.faults.hit_by(DiskError::ShortRead, &self.path) } else { None };
+            let count = hit.map_or(there, |hit| state.faults.short_read(hit, there));
+            short = count < there;
+            Ok(state.content(self.ino).read(&mut buf[..count as usize], at))
         });
         tell_if_failed(&self.handle, DiskError::Read, &self.path, &read);
+        if short {
+            env.failed(DiskError::ShortRead, &self.path, None);
+        }
         read
     }
 
@@ -366,8 +374,14 @@ fn flush(
         let landed = flight.land(&path, &told, pages);
         tell_if_failed(&handle, DiskError::Flush, &path, &landed);
         drop(held);
-        for (error, path, page) in landed? {
+        let Landed { wrongs, torn_by } = landed?;
+        for (error, path, page) in wrongs {
             handle.env().failed(error, &path, page);
+        }
+        if let Some(fault) = torn_by {
+            handle.env().lose_power(fault);
+            // Nobody hears how a flush ended that the power went in.
+            std::future::pending::<()>().await;
         }
         Ok(())
     })
@@ -383,24 +397,30 @@ struct Flight<'a> {
 impl Flight<'_> {
     /// # Errors
     /// This flush failed, or one that the open file has not told of.
-    fn land(mut self, path: &Path, told: &AtomicU64, pages: std::ops::Range<u64>) -> io::Result<Wrongs> {
+    fn land(mut self, path: &Path, told: &AtomicU64, pages: std::ops::Range<u64>) -> io::Result<Landed> {
         let now = self.handle.env().now();
         self.handle.with(|state| {
-            let mut wrongs = Vec::new();
+            let mut landed = Landed::default();
             if let Some(start) = self.start.take() {
-                wrongs = state.land_flush((self.ino, path), start, pages, now);
+                landed = state.land_flush((self.ino, path), start, pages, now);
             }
             let errors = state.names.inode(self.ino).flush_errors;
             if told.swap(errors, Ordering::Relaxed) < errors {
                 return Err(errno::error(errno::IO));
             }
-            Ok(wrongs)
+            Ok(landed)
         })
     }
 }
 
-/// What a flush that succeeded did wrong all the same.
-type Wrongs = Vec<(DiskError, PathBuf, Option<u64>)>;
+/// How a flush ended that reports no error.
+#[derive(Default)]
+pub(super) struct Landed {
+    /// What it did wrong all the same, and where.
+    pub wrongs: Vec<(DiskError, PathBuf, Option<u64>)>,
+    /// The fault that took the power in the middle of it.
+    pub torn_by: Option<u64>,
+}
 
 impl Drop for Flight<'_> {
     fn drop(&mut self) {

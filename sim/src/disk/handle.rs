@@ -37,6 +37,12 @@ pub trait Surroundings: Send + Sync {
         let _ = (error, path, page);
     }
 
+    /// The power of the node goes, inside a flush that the fault `key` tore. Called inside a poll of one of its tasks,
+    /// with nothing locked.
+    fn lose_power(&self, key: u64) {
+        let _ = key;
+    }
+
     /// The process touched memory that the device cannot back (SIGBUS): stop the node, as a panic would. Called inside
     /// a poll of one of its tasks, with nothing locked.
     fn die(&self, reason: &str);

@@ -551,26 +551,35 @@ impl Content {
 
     /// A flush of the pages `from..to` that began at `start` ended. Returns the number of pages it wrote.
     pub(super) fn end_flush(&mut self, start: u64, from: u64, to: u64) -> u64 {
-        let promised: Vec<u64> =
-            self.undo.range(from..to).filter(|(_, undo)| undo.first <= start).map(|(&page, _)| page).collect();
+        let promised = self.promised(start, from..to);
         for page in &promised {
-            let undo = self.undo.get_mut(page).expect("found above");
-            if undo.last <= start {
-                self.undo.remove(page);
-                continue;
-            }
-            // Changed meanwhile: durable is what it held when the flush began.
-            let index = undo.versions.iter().position(|&(ended, _)| ended > start);
-            let index = index.expect("the first change after the start of a flush keeps a version");
-            let (ended, image) = undo.versions.drain(..=index).next_back().expect("the range has an end");
-            undo.durable = image;
-            undo.first = ended;
+            self.keep(*page, start);
         }
         let settled = self.lens.iter().take_while(|change| change.last <= start).count();
         self.keep_lens(settled);
         self.durable_reserved = self.reserved;
         self.cancel_flush(start);
         promised.len() as u64
+    }
+
+    /// Pages that a flush which began at `start` is to make durable, as they were then.
+    pub(super) fn promised(&self, start: u64, pages: std::ops::Range<u64>) -> Vec<u64> {
+        self.undo.range(pages).filter(|(_, undo)| undo.first <= start).map(|(&page, _)| page).collect()
+    }
+
+    /// A promised page is durable.
+    pub(super) fn keep(&mut self, page: u64, start: u64) {
+        let undo = self.undo.get_mut(&page).expect("a promised page is dirty");
+        if undo.last <= start {
+            self.undo.remove(&page);
+            return;
+        }
+        // Changed meanwhile: durable is what it held when the flush began.
+        let index = undo.versions.iter().position(|&(ended, _)| ended > start);
+        let index = index.expect("the first change after the start of a flush keeps a version");
+        let (ended, image) = undo.versions.drain(..=index).next_back().expect("the range has an end");
+        undo.durable = image;
+        undo.first = ended;
     }
 
     /// A flush of pages that began at `start` failed. They keep their content in the page cache until `evicted_at`, and

@@ -2,6 +2,7 @@
 
 mod crash_model;
 mod file_model;
+mod torn_flushes;
 mod write_model;
 
 use std::{
@@ -34,6 +35,8 @@ const MIB: u64 = 1 << 20;
 struct Clock {
     now: AtomicU64,
     deaths: Mutex<Vec<String>>,
+    /// Faults that took the power.
+    outages: Mutex<Vec<u64>>,
 }
 
 impl Surroundings for Clock {
@@ -52,6 +55,10 @@ impl Surroundings for Clock {
 
     fn wall_ms(&self) -> i64 {
         1_000
+    }
+
+    fn lose_power(&self, key: u64) {
+        self.outages.lock().unwrap().push(key);
     }
 
     fn die(&self, reason: &str) {
@@ -548,6 +555,29 @@ fn writes_fail_without_a_trace_or_are_short() {
         lengths.insert(count);
     }
     assert_eq!(lengths.into_iter().collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6, 7]);
+}
+
+#[test]
+fn reads_are_short_by_any_number_of_bytes_but_never_empty_and_full_at_the_last_byte() {
+    let bench = bench();
+    let file = bench.create("/log", b"abcdefgh");
+    fail(&bench, DiskError::ShortRead, ALWAYS);
+    let mut counts = [0_u32; 8];
+    const READS: u32 = 7_000;
+    for _ in 0..READS {
+        let mut bytes = [0; 100];
+        let count = file.read_at(&mut bytes, 0).unwrap();
+        assert_eq!(bytes[..count], b"abcdefgh"[..count]);
+        assert_eq!(bytes[count..], [0; 100][count..], "what was not read is not touched");
+        counts[count] += 1;
+    }
+    // Each length from 1 to 7 is equally likely: three sigma of 1,000 are 88.
+    assert!(counts[0] == 0 && counts[1..].iter().all(|count| count.abs_diff(READS / 7) <= 88), "{counts:?}");
+    let mut bytes = [0; 2];
+    assert_eq!(file.read_at(&mut bytes, 7).unwrap(), 1, "one byte cannot be fewer");
+    assert_eq!(file.read_at(&mut bytes, 8).unwrap(), 0);
+    bench.disk.remove_fault(1);
+    assert_eq!(file.read_at(&mut bytes, 0).unwrap(), 2);
 }
 
 #[test]

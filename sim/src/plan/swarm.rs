@@ -138,6 +138,11 @@ pub const FAMILIES: &[Family] = &[
     family("short-write", 4_000, Aim::Brokers, Guard::Claimed, (500, 30_000), |at| {
         at.disk_error(DiskError::ShortWrite)
     }),
+    family("short-read", 4_000, Aim::Brokers, Guard::Claimed, (500, 30_000), |at| at.disk_error(DiskError::ShortRead)),
+    family("torn-flush", 2_000, Aim::Brokers, Guard::DownClaimed, (500, 30_000), |at| {
+        let (within, (path, hits)) = (at.millis(500, 10_000), at.calls());
+        FaultKind::TornFlush { node: at.node(), path, hits, within: Some(within) }
+    }),
     family("lost-write", 2_000, Aim::Brokers, Guard::Claimed, (500, 30_000), |at| at.disk_error(DiskError::LostWrite)),
     family("misdirected-write", 2_000, Aim::Brokers, Guard::Claimed, (500, 30_000), |at| {
         at.disk_error(DiskError::MisdirectedWrite)
@@ -246,12 +251,17 @@ impl Target<'_> {
     }
 
     fn disk_error(&mut self, error: DiskError) -> FaultKind {
+        let (path, hits) = self.calls();
+        FaultKind::DiskError { node: self.node(), path, error, hits }
+    }
+
+    /// Which calls on which files go wrong.
+    fn calls(&mut self) -> (String, Hits) {
         const PATHS: [&str; 4] = ["*", "commitlog/*", "consumequeue/*", "config/*"];
         let (once, nth, ppm) = (self.chance(500_000), self.number(1, 30), self.number(10_000, 1_000_000));
         self.next += 1;
         let path = PATHS[self.draws.at(self.next).below(PATHS.len() as u64) as usize].to_owned();
-        let hits = if once { Hits::Nth(nth) } else { Hits::Chance(ppm) };
-        FaultKind::DiskError { node: self.node(), path, error, hits }
+        (path, if once { Hits::Nth(nth) } else { Hits::Chance(ppm) })
     }
 
     fn clock(&mut self, what: ClockFault) -> FaultKind {
@@ -449,7 +459,8 @@ impl Window {
     fn on(scenario: &Scenario, fault: &Fault, node: &str) -> Option<Window> {
         let When::At(at) = fault.when else { return None };
         let of_node = scenario.nodes().into_iter().find(|(name, _)| name == node)?;
-        let to = fault.lasts.map_or(Duration::MAX, |lasts| at.most.saturating_add(lasts.most));
+        let lasts = fault.lasts.and_then(|lasts| Some(fault.kind.waits()?.saturating_add(lasts.most)));
+        let to = lasts.map_or(Duration::MAX, |lasts| at.most.saturating_add(lasts));
         Some(Window {
             node: node.to_owned(),
             kind: fault.kind.name(),

@@ -110,6 +110,8 @@ pub(crate) struct InEffect {
     pub impairments: Vec<ImpairmentId>,
     /// How often it did what its kind counts, links not included.
     pub hits: u64,
+    /// Whether it keeps its node down, of a fault that may wait for its moment.
+    pub is_down: bool,
 }
 
 impl Cluster {

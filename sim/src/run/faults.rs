@@ -1,7 +1,7 @@
 //! Faults: from the plan onto the stand, and off again.
 
 mod clocks;
-mod disks;
+pub(super) mod disks;
 mod network;
 mod partition;
 mod storm;
@@ -50,13 +50,19 @@ pub(super) fn begin(cluster: &Arc<Cluster>, number: usize) {
     triggers::open_for(cluster, &fault.id);
     if fault.kind.lasting() == Lasting::Moment {
         end_fault(cluster, number);
+    } else if let FaultKind::TornFlush { within, .. } = &fault.kind {
+        within.iter().for_each(|within| disks::give_up_after(cluster, number, *within));
     } else if let Some(lasts) = fault.lasts {
-        let (cluster, end) = (Arc::clone(cluster), cluster.stand.now() + lasts.least);
-        cluster.stand.clone().spawn(async move {
-            cluster.stand.sleep_until(end).await;
-            end_fault(&cluster, number);
-        });
+        end_after(cluster, number, lasts.least);
     }
+}
+
+fn end_after(cluster: &Arc<Cluster>, number: usize, lasts: Duration) {
+    let (cluster, end) = (Arc::clone(cluster), cluster.stand.now() + lasts);
+    cluster.stand.clone().spawn(async move {
+        cluster.stand.sleep_until(end).await;
+        end_fault(&cluster, number);
+    });
 }
 
 /// Ends every fault that is in effect, and sees to what several faults at once may have left behind. Whoever is down
@@ -139,6 +145,7 @@ fn apply(cluster: &Arc<Cluster>, number: usize, fault: &Fault) {
         | FaultKind::DiskSlow { .. }
         | FaultKind::DiskStall { .. }
         | FaultKind::DiskError { .. }
+        | FaultKind::TornFlush { .. }
         | FaultKind::Media { .. } => disks::begin(cluster, number, fault),
         FaultKind::Clock { node, what, .. } => {
             clocks::begin(&cluster.stand, cluster.id(node), *what);
@@ -165,7 +172,7 @@ fn apply(cluster: &Arc<Cluster>, number: usize, fault: &Fault) {
 }
 
 pub(super) fn end_fault(cluster: &Arc<Cluster>, number: usize) {
-    let Some(InEffect { impairments, mut hits }) = cluster.state().faults.remove(&number) else { return };
+    let Some(InEffect { impairments, mut hits, is_down }) = cluster.state().faults.remove(&number) else { return };
     let fault = &cluster.plan.scenario.faults[number];
     for impairment in impairments {
         hits += cluster.stand.lift(impairment);
@@ -194,11 +201,13 @@ pub(super) fn end_fault(cluster: &Arc<Cluster>, number: usize) {
             });
         }
         FaultKind::Buggify { .. } => cluster.stand.end_buggify(name_hash(&fault.id)),
+        FaultKind::TornFlush { node, .. } if is_down => cluster.let_up(node),
         FaultKind::Pause { node } => cluster.stand.resume(cluster.id(node)),
         FaultKind::DiskFill { .. }
         | FaultKind::DiskSlow { .. }
         | FaultKind::DiskStall { .. }
         | FaultKind::DiskError { .. }
+        | FaultKind::TornFlush { .. }
         | FaultKind::Media { .. } => disks::end(cluster, fault),
         FaultKind::Clock { node, what, back } => clocks::end(&cluster.stand, cluster.id(node), *what, *back),
         FaultKind::Hold { .. } => triggers::open(cluster, number),

@@ -19,6 +19,7 @@ use crate::{
 
 use super::{
     cluster::{Cluster, PROBE, STORE_PATH},
+    faults::disks,
     triggers,
 };
 
@@ -151,6 +152,12 @@ impl Observer for Watch {
         self.record(place, Event::DiskError(error_name(error), place_on_disk(at)));
         if let (DiskError::Write | DiskError::Flush, Some(cluster)) = (error, self.cluster.get()) {
             cluster.state().ailing.insert(place.name.to_string());
+        }
+    }
+
+    fn flush_torn(&self, _: &Stand, _: &Place, fault: u64) {
+        if let Some(cluster) = self.cluster.get() {
+            disks::flush_torn(cluster, fault);
         }
     }
 

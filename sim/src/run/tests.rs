@@ -123,6 +123,36 @@ fn a_domain_loses_its_power_at_one_moment_and_comes_back() {
 }
 
 #[test]
+fn the_power_goes_in_the_flush_that_is_hit_and_comes_back() {
+    let (_, run) = run_with(
+        "[[fault]]\nid = \"f\"\nat = \"2s\"\nkind = \"torn-flush\"\nnode = \"broker-a/0\"\npath = \"commitlog/*\"\n\
+         nth = 3\ndown = \"1s\"\n\
+         [[fault]]\nid = \"never\"\nat = \"2s\"\nkind = \"torn-flush\"\nnode = \"broker-a/0\"\n\
+         path = \"commitlog/*\"\nnth = 1000\nwithin = \"500ms\"\n",
+    );
+    let (begun, hit) = (begin(&run, "f"), place(&run, |event| matches!(event, Event::FaultHit(..))));
+    let flushes = run.history.records[begun..hit].iter().filter(|record| matches!(record.event, Event::Flush(_)));
+    assert_eq!(flushes.count(), 2, "the third flush did not end");
+    let after: Vec<&Event> = run.history.records[hit - 1..].iter().take(3).map(|record| &record.event).collect();
+    let file = "commitlog/00000000000000000000".to_owned();
+    assert_eq!(after[0], &Event::DiskError("torn-flush", file));
+    assert_eq!(
+        after[1..],
+        [&Event::FaultHit("f".to_owned(), "torn-flushes", 1), &Event::NodeDown(Down::PowerLoss, String::new()),]
+    );
+    let of_first_life = of_first_life(&run).last().expect("it had records");
+    assert!(matches!(of_first_life.1.event, Event::DiskCrash { .. }), "{:?}", of_first_life.1);
+    let up = run.history.records[hit..].iter().find(|record| record.event == Event::NodeUp).expect("it came back");
+    let down = up.at - run.history.records[hit].at;
+    assert!((1_000_000_000..1_001_000_000).contains(&down), "{down}");
+    let over = |id: &str| place(&run, |event| *event == Event::FaultEnd(id.to_owned()));
+    let waited = run.history.records[over("never")].at - run.history.records[begin(&run, "never")].at;
+    assert!((500_000_000..501_000_000).contains(&waited), "{waited}");
+    assert_eq!(run.findings.counts["torn-flushes"], 1);
+    assert!(run.history.records.iter().any(|record| record.event == Event::Converged));
+}
+
+#[test]
 fn who_is_killed_while_he_stops_went_down_once() {
     let (_, run) = run_with(
         "[[fault]]\nid = \"stalled\"\nat = \"2s\"\nkind = \"disk-stall\"\nnode = \"broker-a/0\"\nfor = \"3s\"\n\

@@ -157,6 +157,17 @@ pub enum FaultKind {
         /// How often.
         hits: Hits,
     },
+    /// The machine loses its power inside a flush, some of which is on the device then.
+    TornFlush {
+        /// The node.
+        node: String,
+        /// The flush of which files, by their paths below the store; `*` stands for any run of characters.
+        path: String,
+        /// Which of these flushes: the first that is hit.
+        hits: Hits,
+        /// How long it waits for that flush; `None` until the settle phase.
+        within: Option<Duration>,
+    },
     /// The device spoils what it holds.
     Media {
         /// The node.
@@ -217,7 +228,7 @@ impl Fault {
 
 impl FaultKind {
     /// All names that `kind` may have in files.
-    pub const NAMES: [&str; 41] = [
+    pub const NAMES: [&str; 43] = [
         "kill",
         "panic",
         "stop",
@@ -246,6 +257,8 @@ impl FaultKind {
         "eio-write",
         "eio-flush",
         "short-write",
+        "short-read",
+        "torn-flush",
         "latent-sector",
         "bit-rot",
         "lost-write",
@@ -284,6 +297,7 @@ impl FaultKind {
             FaultKind::DiskSlow { .. } => "disk-slow",
             FaultKind::DiskStall { .. } => "disk-stall",
             FaultKind::DiskError { error, .. } => error_name(*error),
+            FaultKind::TornFlush { .. } => error_name(DiskError::TornFlush),
             FaultKind::Media { what, .. } => media_name(*what),
             FaultKind::Clock { what, .. } => what.name(),
             FaultKind::Hold { .. } => "hold",
@@ -305,6 +319,7 @@ impl FaultKind {
             | FaultKind::DiskSlow { node, .. }
             | FaultKind::DiskStall { node }
             | FaultKind::DiskError { node, .. }
+            | FaultKind::TornFlush { node, .. }
             | FaultKind::Media { node, .. }
             | FaultKind::Clock { node, .. } => Some(node),
             FaultKind::Hold { gate, .. } => Some(&gate.node),
@@ -339,6 +354,7 @@ impl FaultKind {
                 | FaultKind::DiskSlow { .. }
                 | FaultKind::DiskStall { .. }
                 | FaultKind::DiskError { .. }
+                | FaultKind::TornFlush { .. }
                 | FaultKind::Media { .. }
         )
     }
@@ -351,10 +367,26 @@ impl FaultKind {
             | FaultKind::Panic { .. }
             | FaultKind::Stop { .. }
             | FaultKind::PowerLoss { .. }
+            | FaultKind::TornFlush { .. }
             | FaultKind::DomainPowerLoss { .. } => Lasting::Down,
             FaultKind::OnLink { what: LinkFault::Reset, .. } | FaultKind::ConfigChange { .. } => Lasting::Moment,
             _ => Lasting::For,
         }
+    }
+
+    /// How long after its begin it may come into effect; `None` if nobody knows.
+    #[must_use]
+    pub fn waits(&self) -> Option<Duration> {
+        match self {
+            FaultKind::TornFlush { within, .. } => *within,
+            _ => Some(Duration::ZERO),
+        }
+    }
+
+    /// Whether it takes the power from a node.
+    #[must_use]
+    pub fn loses_power(&self) -> bool {
+        matches!(self, FaultKind::PowerLoss { .. } | FaultKind::DomainPowerLoss { .. } | FaultKind::TornFlush { .. })
     }
 
     /// What it counts in a run, by the names of [`COUNTS`](super::COUNTS), if it counts anything.
@@ -381,10 +413,12 @@ pub fn error_name(error: DiskError) -> &'static str {
         DiskError::Read => "eio-read",
         DiskError::Write => "eio-write",
         DiskError::ShortWrite => "short-write",
+        DiskError::ShortRead => "short-read",
         DiskError::Flush => "eio-flush",
         DiskError::LostWrite => "lost-write",
         DiskError::MisdirectedWrite => "misdirected-write",
         DiskError::LyingFlush => "lying-flush",
+        DiskError::TornFlush => "torn-flush",
     }
 }
 

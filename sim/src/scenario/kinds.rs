@@ -180,6 +180,16 @@ impl Kinds<'_, '_> {
             "eio-write" => self.disk_error(DiskError::Write)?,
             "eio-flush" => self.disk_error(DiskError::Flush)?,
             "short-write" => self.disk_error(DiskError::ShortWrite)?,
+            "short-read" => self.disk_error(DiskError::ShortRead)?,
+            "torn-flush" => {
+                let hits = self.hits()?;
+                let within = self.table.optional::<Duration>("within")?;
+                self.places
+                    .lasting
+                    .extend(within.iter().map(|time| At { value: ("within", time.value), at: time.at.clone() }));
+                let within = within.map(|time| time.value);
+                FaultKind::TornFlush { path: self.path()?, node: self.node()?, hits, within }
+            }
             "skew" => {
                 let by_ms = read_signed(self.source, self.table.required("by")?)?;
                 self.clock(ClockFault::Skew(by_ms))?
@@ -206,16 +216,21 @@ impl Kinds<'_, '_> {
     }
 
     fn disk_error(&mut self, error: DiskError) -> Result<FaultKind, ScenarioError> {
-        let nth = self.table.optional::<u32>("nth")?;
-        let hits = match (nth, self.table.optional::<Chance>("chance")?) {
-            (None, chance) => Hits::Chance(chance.map_or(ALWAYS_PPM, |chance| chance.value.0)),
-            (Some(nth), None) => Hits::Nth(at_least_one(self.source, Some(nth), 1, "`nth`")?),
-            (Some(_), Some(chance)) => {
-                return Err(self.source.error(&chance.at, "[[fault]] has both `nth` and `chance`: choose one"));
-            }
-        };
+        let hits = self.hits()?;
         let path = self.path()?;
         Ok(FaultKind::DiskError { node: self.node()?, path, error, hits })
+    }
+
+    /// Which calls on files are hit: each, if nothing is said.
+    fn hits(&mut self) -> Result<Hits, ScenarioError> {
+        let nth = self.table.optional::<u32>("nth")?;
+        match (nth, self.table.optional::<Chance>("chance")?) {
+            (None, chance) => Ok(Hits::Chance(chance.map_or(ALWAYS_PPM, |chance| chance.value.0))),
+            (Some(nth), None) => Ok(Hits::Nth(at_least_one(self.source, Some(nth), 1, "`nth`")?)),
+            (Some(_), Some(chance)) => {
+                Err(self.source.error(&chance.at, "[[fault]] has both `nth` and `chance`: choose one"))
+            }
+        }
     }
 
     fn media(&mut self, what: Media) -> Result<FaultKind, ScenarioError> {

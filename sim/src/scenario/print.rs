@@ -264,6 +264,12 @@ fn print_kind(out: &mut Lines, kind: &FaultKind) {
             out.number("count", (*count).into());
         }
         FaultKind::DiskError { path, hits, .. } => print_disk_error(out, path, *hits),
+        FaultKind::TornFlush { path, hits, within, .. } => {
+            print_disk_error(out, path, *hits);
+            if let Some(within) = within {
+                out.text("within", &print_time(*within));
+            }
+        }
         FaultKind::DiskSlow { factor, .. } => out.number("factor", (*factor).into()),
         FaultKind::Clock { what, back, .. } => print_clock(out, *what, *back),
         FaultKind::Kill { .. }

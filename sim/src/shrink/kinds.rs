@@ -34,6 +34,7 @@ pub(super) fn simpler(kind: &FaultKind) -> Vec<FaultKind> {
         FaultKind::Cut { .. } | FaultKind::Latency { .. } | FaultKind::OnLink { .. } => simpler_network(kind),
         FaultKind::DiskFill { .. }
         | FaultKind::DiskError { .. }
+        | FaultKind::TornFlush { .. }
         | FaultKind::Media { .. }
         | FaultKind::DiskSlow { .. } => simpler_disk(kind),
         FaultKind::Hold { gate, until } => {
@@ -116,12 +117,13 @@ fn simpler_disk(kind: &FaultKind) -> Vec<FaultKind> {
             vec![at_once, less]
         }
         FaultKind::DiskError { node, path, error, hits } => {
-            let first = FaultKind::DiskError { node: node.clone(), path: path.clone(), error, hits: Hits::Nth(1) };
-            let fewer = match hits {
-                Hits::Nth(nth) => Hits::Nth((nth / 2).max(1)),
-                Hits::Chance(ppm) => Hits::Chance((ppm / 2).max(1)),
-            };
-            vec![first, FaultKind::DiskError { node, path, error, hits: fewer }]
+            let with = |hits| FaultKind::DiskError { node: node.clone(), path: path.clone(), error, hits };
+            fewer_hits(hits).map(with).into()
+        }
+        FaultKind::TornFlush { node, path, hits, within } => {
+            let with = |(hits, within)| FaultKind::TornFlush { node: node.clone(), path: path.clone(), hits, within };
+            let [first, fewer] = fewer_hits(hits);
+            [(hits, None), (first, within), (fewer, within)].map(with).into()
         }
         FaultKind::Media { node, path, what, count } => {
             let counts = [count.min(1), (count / 2).max(1)];
@@ -134,6 +136,15 @@ fn simpler_disk(kind: &FaultKind) -> Vec<FaultKind> {
         }
         _ => Vec::new(),
     }
+}
+
+/// The first call only, or half as many.
+fn fewer_hits(hits: Hits) -> [Hits; 2] {
+    let fewer = match hits {
+        Hits::Nth(nth) => Hits::Nth((nth / 2).max(1)),
+        Hits::Chance(ppm) => Hits::Chance((ppm / 2).max(1)),
+    };
+    [Hits::Nth(1), fewer]
 }
 
 /// A link of both directions, in one of them only.
@@ -198,6 +209,7 @@ mod tests {
         let ms = Duration::from_millis;
         let gate = |nth| Gate { point: "store.flushing".into(), node: node(), nth };
         let error = |hits| FaultKind::DiskError { node: node(), path: "*".into(), error: DiskError::Flush, hits };
+        let torn = |hits, within| FaultKind::TornFlush { node: node(), path: "*".into(), hits, within };
         let media = |count| FaultKind::Media { node: node(), path: "*".into(), what: Media::BitRot, count };
         let clock = |what, back| FaultKind::Clock { node: node(), what, back };
         let buggify = |names: &[&str], chance_ppm| {
@@ -225,6 +237,7 @@ mod tests {
             (media(9), media(1)),
             (error(Hits::Nth(40)), error(Hits::Nth(1))),
             (error(Hits::Chance(40)), error(Hits::Nth(1))),
+            (torn(Hits::Nth(40), Some(ms(900))), torn(Hits::Nth(1), None)),
             (clock(ClockFault::Skew(-5_000), Back::Slew), clock(ClockFault::Skew(0), Back::Step)),
             (clock(ClockFault::Drift(200), Back::Step), clock(ClockFault::Drift(0), Back::Step)),
             (buggify(&["a", "b", "c"], 250_000), buggify(&["a"], 1)),

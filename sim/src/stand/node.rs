@@ -305,6 +305,13 @@ impl World {
         self.observer.disk_failed(&Stand::of(self), &self.place(life), error, at);
     }
 
+    /// The power is to go inside a flush.
+    pub(crate) fn flush_torn(self: &Arc<World>, life: &Life, fault: u64) {
+        if life.is_alive() {
+            self.observer.flush_torn(&Stand::of(self), &self.place(life), fault);
+        }
+    }
+
     /// Product code passed a point.
     pub(crate) fn point(self: &Arc<World>, life: &Life, name: &'static str, value: i64) {
         self.note(Side::Point, life.node.id, name_hash(name), value.cast_unsigned());

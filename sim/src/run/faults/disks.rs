@@ -4,10 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use super::{
     super::{cluster::STORE_PATH, observer},
-    Cluster,
+    Cluster, end_after, end_fault,
 };
 use crate::{
-    disk::{Disk, DiskFault},
+    disk::{Disk, DiskError, DiskFault},
     history::Event,
     scenario::{Fault, FaultKind, media_name},
     seed::name_hash,
@@ -45,6 +45,11 @@ pub(super) fn begin(cluster: &Arc<Cluster>, number: usize, fault: &Fault) {
             let wrong = DiskFault { path, error: *error, hits: *hits };
             cluster.stand.disk(cluster.id(node)).add_fault(name_hash(&fault.id), wrong);
         }
+        FaultKind::TornFlush { node, path, hits, .. } => {
+            let path = format!("{STORE_PATH}/{path}");
+            let wrong = DiskFault { path, error: DiskError::TornFlush, hits: *hits };
+            cluster.stand.disk(cluster.id(node)).add_fault(name_hash(&fault.id), wrong);
+        }
         FaultKind::DiskSlow { node, factor } => cluster.stand.disk(cluster.id(node)).slow(*factor),
         _ => {}
     }
@@ -59,10 +64,41 @@ pub(super) fn end(cluster: &Cluster, fault: &Fault) {
         FaultKind::Media { node, .. } => {
             cluster.stand.disk(cluster.id(node)).repair(name_hash(&fault.id), cluster.now());
         }
-        FaultKind::DiskError { node, .. } => {
+        FaultKind::DiskError { node, .. } | FaultKind::TornFlush { node, .. } => {
             cluster.stand.disk(cluster.id(node)).remove_fault(name_hash(&fault.id));
         }
         _ => {}
+    }
+}
+
+/// Ends a fault that waits for a flush, unless the flush has come.
+pub(super) fn give_up_after(cluster: &Arc<Cluster>, number: usize, within: Duration) {
+    let (cluster, end) = (Arc::clone(cluster), cluster.stand.now() + within);
+    cluster.stand.clone().spawn(async move {
+        cluster.stand.sleep_until(end).await;
+        let has_come = cluster.state().faults.get(&number).is_none_or(|in_effect| in_effect.is_down);
+        if !has_come {
+            end_fault(&cluster, number);
+        }
+    });
+}
+
+/// The flush has come that a fault of this key waits for: the power goes, and the node stays down.
+pub(in super::super) fn flush_torn(cluster: &Arc<Cluster>, key: u64) {
+    let faults = cluster.plan.scenario.faults.iter().enumerate();
+    for (number, fault) in faults.filter(|(_, fault)| name_hash(&fault.id) == key) {
+        let FaultKind::TornFlush { node, .. } = &fault.kind else { continue };
+        let waited = cluster.state().faults.get_mut(&number).map(|in_effect| in_effect.is_down = true);
+        if waited.is_none() {
+            continue;
+        }
+        cluster.stand.disk(cluster.id(node)).remove_fault(key);
+        cluster.record_run(Event::FaultHit(fault.id.clone(), "torn-flushes", 1));
+        cluster.hold_down(node);
+        cluster.power_loss(&[node], None, key);
+        if let Some(lasts) = fault.lasts {
+            end_after(cluster, number, lasts.least);
+        }
     }
 }
 

@@ -154,6 +154,15 @@ fn every_kind_of_a_disk_reads_and_prints() {
         let path = "commitlog/*".to_owned();
         assert_eq!(read, FaultKind::Media { node: "broker-a/0".into(), path, what, count: 3 });
     }
+    assert_eq!(error("short-read\nchance = \"2%\"").1, DiskError::ShortRead);
+    let torn = kind(
+        "kind = \"torn-flush\"\nnode = \"broker-a/0\"\npath = \"commitlog/*\"\nnth = 3\nwithin = \"5s\"\ndown = \"1s\"",
+    );
+    let (path, within) = ("commitlog/*".to_owned(), Some(Duration::from_secs(5)));
+    assert_eq!(torn, FaultKind::TornFlush { node: node(), path, hits: Hits::Nth(3), within });
+    let torn = kind("kind = \"torn-flush\"\nnode = \"broker-a/0\"");
+    let hits = Hits::Chance(1_000_000);
+    assert_eq!(torn, FaultKind::TornFlush { node: node(), path: "*".to_owned(), hits, within: None });
     assert_eq!(error("lost-write\nnth = 2").1, DiskError::LostWrite);
     assert_eq!(error("misdirected-write\nnth = 2").1, DiskError::MisdirectedWrite);
     assert_eq!(error("lying-flush\nfor = \"5s\""), all(DiskError::LyingFlush));
@@ -171,6 +180,9 @@ fn disks_that_cannot_fail_like_this_are_refused() {
     insta::assert_snapshot!(of("\"eio-flush\"\npath = \"/commitlog/*\""), @r#"3:8: `/commitlog/*` is not a path below the store; write it as in "commitlog/*"; * stands for any run of characters"#);
     insta::assert_snapshot!(of("\"eio-flush\"\npath = \"\""), @r#"3:8: `` is not a path below the store; write it as in "commitlog/*"; * stands for any run of characters"#);
     insta::assert_snapshot!(of("\"eio-flush\"\nfile = \"x\""), @"3:1: unknown key `file` in [[fault]]; known keys: id, at, on, kind, nth, chance, path, node, for");
+    insta::assert_snapshot!(of("\"torn-flush\"\nfor = \"5s\""), @"3:1: unknown key `for` in [[fault]]; known keys: id, at, on, kind, nth, chance, within, path, node, down");
+    insta::assert_snapshot!(of("\"torn-flush\"\nwithin = \"5000s\""), @"3:10: `within` is 5000s, longer than the whole run of 4m; leave it out if it is to last until the settle phase");
+    insta::assert_snapshot!(told("node = \"namesrv/0\"\nkind = \"torn-flush\""), @"1:8: `torn-flush` needs a broker, `namesrv/0` has no disk");
     insta::assert_snapshot!(of("\"bit-rot\"\ncount = 0"), @"3:9: `count` is 0, it must be at least 1");
     insta::assert_snapshot!(told("node = \"namesrv/0\"\nkind = \"bit-rot\""), @"1:8: `bit-rot` needs a broker, `namesrv/0` has no disk");
     insta::assert_snapshot!(told("node = \"checkout/0\"\nkind = \"disk-stall\""), @"1:8: `disk-stall` needs a broker, `checkout/0` has no disk");
