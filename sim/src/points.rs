@@ -25,6 +25,7 @@ pub const POINTS: [&str; 25] = [
     "remoting.read-held-back",
     "store.appended",
     "store.disk-full",
+    "store.entry-found-in-log",
     "store.file-deleted",
     "store.flushed",
     "store.recovered",

@@ -1,19 +1,22 @@
 //! Reading messages of one queue.
 
 use bytes::Bytes;
-use message::{PhyOffset, QueueOffset, RecordView};
+use message::{DelayLevels, PhyOffset, QueueOffset, RecordView};
 
 use crate::{
     Store,
     commit_log::CommitLog,
     consume_queue::{Bounds, ConsumeQueue},
     entry::CqEntry,
+    follow::{Checks, check_record, entry_tags_code, has_entry},
 };
 
 /// Least and most bytes that one read may ask for.
 const MAX_BYTES_RANGE: (u64, u64) = (100, 128 << 20);
 /// Entries of a queue that are read at once.
 const SLOTS_PER_READ: usize = 128;
+/// So many entries before a damaged one are looked at for a good one, from which the log is read on.
+const ENTRIES_BACK_MAX: u64 = 4096;
 
 /// Decides which messages a reader gets. Looked at from cheap to dear.
 pub trait MessageFilter: Send + Sync {
@@ -257,6 +260,7 @@ fn store_ms(log: &CommitLog, entry: CqEntry) -> Option<i64> {
 /// One read under way.
 struct Scan<'a> {
     log: &'a CommitLog,
+    delays: &'a DelayLevels,
     request: &'a GetRequest<'a>,
     limits: Limits,
     /// Entries that are looked at at most.
@@ -268,6 +272,8 @@ struct Scan<'a> {
     result: GetResult,
     /// Position of the last entry that was looked at.
     last_phy: u64,
+    /// The last message that was found in the log, because its entry is damaged: its offset, and where it ends.
+    found: Option<(u64, u64)>,
 }
 
 /// When a read has enough.
@@ -286,6 +292,7 @@ impl<'a> Scan<'a> {
         let memory = config.memory_bytes / 100 * u64::from(config.memory_max_percent);
         Scan {
             log: &store.log,
+            delays: &config.delay_levels,
             request,
             limits: Limits {
                 max_bytes: request.max_bytes.clamp(MAX_BYTES_RANGE.0, MAX_BYTES_RANGE.1),
@@ -308,6 +315,7 @@ impl<'a> Scan<'a> {
                 suggest_slave: false,
             },
             last_phy: u64::MAX,
+            found: None,
         }
     }
 
@@ -320,17 +328,23 @@ impl<'a> Scan<'a> {
             let limit = (end - from).min(SLOTS_PER_READ as u64) as usize;
             let slots = match queue.slots(from, limit) {
                 Ok(slots) if !slots.is_empty() => slots,
-                // The file has gone meanwhile, or cannot be read: go on behind it.
-                Ok(_) | Err(_) => {
+                // The file has gone meanwhile: go on behind it.
+                Ok(_) => {
                     if self.result.count == 0 {
                         self.result.status = GetStatus::OffsetFoundNull;
                         self.result.next = QueueOffset(queue.next_file_entry(from).min(self.result.max.0));
                     }
                     break;
                 }
+                // The log still has what they point at.
+                Err(_) => vec![None; limit.min((queue.next_file_entry(from) - from) as usize)],
             };
             for (index, slot) in (from..).zip(slots) {
-                let Some(entry) = slot.filter(|entry| !entry.is_blank()) else {
+                let entry = match slot {
+                    Some(entry) => Some(entry).filter(|entry| !entry.is_blank()),
+                    None => self.find_in_log(queue, index),
+                };
+                let Some(entry) = entry else {
                     self.result.next = QueueOffset(index + 1);
                     continue;
                 };
@@ -369,27 +383,22 @@ impl<'a> Scan<'a> {
 
     /// Adds the record of an entry, unless the filter does not want it. False if there is no such record.
     fn take(&mut self, queue: &ConsumeQueue, index: u64, entry: &CqEntry) -> bool {
-        let Some(record) = self.record(entry) else {
-            self.result.status = GetStatus::MessageWasRemoving;
-            return false;
-        };
-        let is_of_queue = |view: &RecordView<'_>| {
-            (view.queue_offset.0, view.phy, view.queue_id) == (index, entry.phy, queue.queue_id)
-                && view.topic == queue.topic
-        };
-        let view = match RecordView::parse(&record) {
-            Ok(view) if is_of_queue(&view) => view,
+        let entry = match self.record(entry) {
+            Some(record) if is_message(&record, queue, (index, entry.phy)) => *entry,
+            // A message that was deleted has no record. Else the entry is damaged.
+            None if !self.is_damaged(queue, index, entry) => {
+                self.result.status = GetStatus::MessageWasRemoving;
+                return false;
+            }
             _ => {
-                tracing::error!(
-                    queue.topic,
-                    queue.queue_id,
-                    index,
-                    phy = entry.phy.0,
-                    "no message of this queue there"
-                );
-                return true;
+                let (topic, queue_id, phy) = (&queue.topic, queue.queue_id, entry.phy.0);
+                tracing::error!(topic, queue_id, index, phy, "no message of this queue there");
+                let Some(found) = self.find_in_log(queue, index) else { return true };
+                found
             }
         };
+        let Some(record) = self.record(&entry) else { return true };
+        let Ok(view) = RecordView::parse(&record) else { return true };
         if self.request.filter.is_some_and(|filter| !filter.matches_record(&view)) {
             return true;
         }
@@ -403,6 +412,54 @@ impl<'a> Scan<'a> {
         self.result.count += 1;
         self.result.bytes += u64::from(entry.size_bytes);
         true
+    }
+
+    /// Whether an entry without a record is wrong, rather than one whose message was deleted: it points into the log, or
+    /// before the message in front of it.
+    fn is_damaged(&self, queue: &ConsumeQueue, index: u64, entry: &CqEntry) -> bool {
+        let before = || queue.slots(index.checked_sub(1)?, 1).ok()?.first().copied().flatten();
+        entry.phy.0 >= self.log.start() || before().is_some_and(|before| before.phy.0 > entry.phy.0)
+    }
+
+    /// The entry of a message as the log says it, where the queue cannot be read or is wrong. The log is the truth. It is
+    /// read on from the nearest message before that has a good entry.
+    fn find_in_log(&mut self, queue: &ConsumeQueue, index: u64) -> Option<CqEntry> {
+        let mut at = self.end_before(queue, index).max(self.log.start());
+        while let Some(bytes) = self.log.readable(at, u64::MAX) {
+            let mut read = 0;
+            while read < bytes.len() {
+                let (phy, rest) = (at + read as u64, &bytes[read..]);
+                // Behind a blank record the file ends.
+                let Some(view) = check_record(rest, phy, Checks::STRUCTURE).ok()? else { break };
+                let is_of_queue = view.topic == queue.topic && view.queue_id == queue.queue_id && has_entry(&view);
+                if is_of_queue && view.queue_offset.0 >= index {
+                    let tags_code = entry_tags_code(&view, self.delays);
+                    let entry = CqEntry { phy: view.phy, size_bytes: view.size_bytes, tags_code };
+                    self.found = Some((index, entry.end()));
+                    host::point!("store.entry-found-in-log", index);
+                    return Some(entry).filter(|_| view.queue_offset.0 == index);
+                }
+                read += view.size_bytes as usize;
+            }
+            at = self.log.next_file_start(at);
+        }
+        None
+    }
+
+    /// Where the nearest message before `index` ends that has a good entry; 0 if none is near.
+    fn end_before(&mut self, queue: &ConsumeQueue, index: u64) -> u64 {
+        if let Some((_, end)) = self.found.filter(|(found, _)| found + 1 == index) {
+            return end;
+        }
+        for before in (index.saturating_sub(ENTRIES_BACK_MAX)..index).rev() {
+            let slot = queue.slots(before, 1).ok().and_then(|slots| slots.first().copied().flatten());
+            let Some(entry) = slot.filter(|entry| !entry.is_blank()) else { continue };
+            let record = self.log.slice(entry.phy.0, u64::from(entry.size_bytes));
+            if record.is_some_and(|record| is_message(&record, queue, (before, entry.phy))) {
+                return entry.end();
+            }
+        }
+        0
     }
 
     /// The bytes of a record.
@@ -424,4 +481,14 @@ impl<'a> Scan<'a> {
             self.result.records.push(bytes.slice((from - start) as usize..(to - start) as usize));
         }
     }
+}
+
+/// Whether bytes are exactly the record of a message of a queue, at its offset and at its place in the log.
+fn is_message(record: &[u8], queue: &ConsumeQueue, at: (u64, PhyOffset)) -> bool {
+    RecordView::parse(record).is_ok_and(|view| {
+        (view.queue_offset.0, view.phy) == at
+            && view.topic == queue.topic
+            && view.queue_id == queue.queue_id
+            && view.size_bytes as usize == record.len()
+    })
 }

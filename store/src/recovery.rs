@@ -93,12 +93,10 @@ impl Recovery<'_> {
         for path in &self.damaged_queue_files {
             self.remove(path.clone()).await?;
         }
-        let known = match self.checkpoint.known {
-            Some(known) if self.damaged_queue_files.is_empty() && self.queues_fit(known)? => Some(known),
-            _ => None,
-        };
+        let known =
+            self.checkpoint.known.filter(|known| self.damaged_queue_files.is_empty() && self.queues_fit(*known));
         let scan = match self.scan_from(known).await {
-            Err(error @ AppendError::Gap { .. }) if known.is_some() => {
+            Err(error) if known.is_some() => {
                 warn!(error = &error as &dyn std::error::Error, "a queue does not fit, all are rebuilt from the log");
                 self.scan_from(None).await
             }
@@ -141,11 +139,11 @@ impl Recovery<'_> {
 
     // ---- what is known ----
 
-    /// Whether the queues hold what the checkpoint says they held on disk.
-    fn queues_fit(&self, known: Known) -> Result<bool, StoreError> {
+    /// Whether the queues hold what the checkpoint says they held on disk, and can be read.
+    fn queues_fit(&self, known: Known) -> bool {
         let from = known.queues_durable.min(known.flushed);
         if from < self.start() || from > self.end() {
-            return Ok(false);
+            return false;
         }
         let mut sum = 0;
         let all = self.queues.all();
@@ -154,14 +152,20 @@ impl Recovery<'_> {
             if progress.is_due() {
                 info!(done, of = all.len(), "recovery compares consume queues with the log");
             }
-            let io = || StoreError::io("read", self.queues.root().join(&queue.topic));
-            let Some(end) = self.verified_end(queue, known.queues_durable).map_err(io())? else { return Ok(false) };
-            sum ^= queue.fingerprint_at(end);
-            if !self.borders_fit(queue, end).map_err(io())? {
-                return Ok(false);
+            let fits = self.verified_end(queue, known.queues_durable).and_then(|end| match end {
+                Some(end) if self.borders_fit(queue, end)? => Ok(Some(queue.fingerprint_at(end))),
+                _ => Ok(None),
+            });
+            match fits {
+                Ok(Some(fingerprint)) => sum ^= fingerprint,
+                Ok(None) => return false,
+                Err(error) => {
+                    warn!(queue.topic, queue.queue_id, %error, "a queue cannot be read");
+                    return false;
+                }
             }
         }
-        Ok(sum == known.fingerprint)
+        sum == known.fingerprint
     }
 
     /// Behind the last entry before `bound` that the log confirms. `None` if it is hard to find.
@@ -227,7 +231,12 @@ impl Recovery<'_> {
     async fn scan_from(&self, known: Option<Known>) -> Result<Scan, AppendError> {
         let from = known.map_or(self.start(), |known| known.queues_durable.min(known.flushed));
         for queue in self.queues.all() {
-            queue.cut(end_before(&queue, from)?);
+            match end_before(&queue, from) {
+                Ok(end) => queue.cut(end),
+                // What cannot be read is of no use, and the log has all that was in it.
+                Err(_) if known.is_none() => queue.clear(self.files).await?,
+                Err(error) => return Err(error.into()),
+            }
         }
         let checks = self.checks();
         let mut scan = Scan { end: from, last_at: None, last_store_ms: 0, stopped_by: None };
@@ -403,8 +412,16 @@ impl Recovery<'_> {
             }
             let io = |op| StoreError::io(op, self.queues.root().join(&queue.topic));
             let (first, max) = (queue.first_entry(), queue.bounds().max);
-            let end = queue.partition(first, max, |entry| entry.is_none_or(|entry| entry.phy.0 >= scan.end));
-            queue.cut(end.map_err(io("read"))?);
+            // From the end, so that a damaged entry in the middle, which nobody has looked at, decides nothing.
+            let mut end = max;
+            while end > first {
+                let last = queue.slots(end - 1, 1).map_err(io("read"))?.first().copied().flatten();
+                if last.is_some_and(|last| last.phy.0 < scan.end) {
+                    break;
+                }
+                end -= 1;
+            }
+            queue.cut(end);
             if !nothing_happened {
                 queue.seal(self.files).await.map_err(io("erase"))?;
             }

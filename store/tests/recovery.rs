@@ -9,8 +9,8 @@ use std::{
 };
 
 use message::{PhyOffset, QueueOffset, StoredMessage};
-use staticfire_store::{Store, StoreConfig, StoreError};
-use support::{Text, config, copy_dir, on_machine, read_all, settle, snapshot};
+use staticfire_store::{GetStatus, Store, StoreConfig, StoreError};
+use support::{Text, config, copy_dir, get, on_machine, read_all, settle, snapshot};
 
 const FILE: u64 = 16 << 10;
 
@@ -162,6 +162,38 @@ fn damaged_queue_files_are_rebuilt() {
                 expect(&copy, &all).await;
                 fs::remove_dir_all(&copy).unwrap();
             }
+        }
+    });
+}
+
+/// Flips each bit of one entry in turn, of a store that is closed, and reads the queue.
+#[test]
+fn a_damaged_entry_hides_no_message_and_shows_no_other() {
+    const MESSAGES: u32 = 40;
+    on_machine(|root| async move {
+        let store = Store::open(config(&root)).await.unwrap();
+        for number in 0..MESSAGES {
+            for queue_id in [0, 1] {
+                store.put_when_ready(&Text::new("t", queue_id, number).draft()).await.unwrap();
+            }
+        }
+        settle(&store).await;
+        let whole = read_all(&store, "t", 0);
+        store.shutdown().await.unwrap();
+        let file = root.join("consumequeue/t/0/00000000000000000000");
+        let good = fs::read(&file).unwrap();
+        let end = QueueOffset(MESSAGES.into());
+        // Neither first nor last: those are compared with the log at every start. The tags code is for filters.
+        for (entry, bit) in [17, 25].into_iter().flat_map(|entry| (0..12 * 8).step_by(5).map(move |bit| (entry, bit))) {
+            let mut rotten = good.clone();
+            rotten[20 * entry + bit / 8] ^= 1 << (bit % 8);
+            fs::write(&file, rotten).unwrap();
+            let store = Store::open(config(&root)).await.unwrap();
+            assert_eq!(store.max_offset("t", 0), end, "bit {bit} of {entry}");
+            assert!(read_all(&store, "t", 0) == whole, "bit {bit} of {entry}");
+            let at = get(&store, "t", 0, entry as u64);
+            assert_eq!((at.status, at.next), (GetStatus::Found, end), "bit {bit} of {entry}");
+            store.shutdown().await.unwrap();
         }
     });
 }
