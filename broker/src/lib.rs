@@ -7,7 +7,7 @@
 //! What must always hold:
 //! - a message is acknowledged only after its topic is in `topics.json`, so that it can be read after any crash;
 //! - offsets in files, of consumers and of delayed messages, never lie beyond what the log has on disk;
-//! - a start that may have cut the log begins a new epoch, on disk before the first request is answered;
+//! - each start begins a new epoch of the log, on disk before the first request is answered;
 //! - a send under asynchronous flushing is answered within the task of its connection;
 //! - every table has one owner and one lock, which is never held across an await or together with another.
 

@@ -295,6 +295,12 @@ impl Store {
         self.is_continued
     }
 
+    /// Whether readers get nothing that is not on disk.
+    #[must_use]
+    pub fn hides_unflushed(&self) -> bool {
+        self.bound == Bound::Flushed
+    }
+
     /// Used space of the disk that holds the commit log.
     ///
     /// # Errors
