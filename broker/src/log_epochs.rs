@@ -106,7 +106,8 @@ impl LogEpochs {
         // Not merely the next number: a disk that was replaced or restored from a backup must not get to an epoch that
         // clients know from its former content, whatever the clock shows.
         let least = last.as_ref().map_or(0, |last| last.epoch.wrapping_add(1)).max(host.wall_ms());
-        let epoch = least.wrapping_add_unsigned(host.rng(&format!("broker.log-epoch.{}", host.wall_ms())).below(CHANCE));
+        let epoch =
+            least.wrapping_add_unsigned(host.rng(&format!("broker.log-epoch.{}", host.wall_ms())).below(CHANCE));
         let (is_continued, shows_durable) = (store.is_continued(), store.hides_unflushed());
         let next = match &last {
             Some(last) => last.next(epoch, is_continued, shows_durable),

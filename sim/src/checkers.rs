@@ -89,7 +89,7 @@ pub fn check(scenario: &Scenario, history: &History) -> Findings {
     let facts = Facts::collect(scenario, history);
     let logs = Logs::collect(scenario, history);
     let (lost, unread, legally_lost, missing) = lost_and_unread(&facts, &logs, history);
-    let (phantom, dup_deliver) = (delivery::phantom(&facts), delivery::dup_deliver(&facts, history));
+    let (phantom, dup_deliver) = (delivery::phantom(&facts), delivery::dup_deliver(&facts, &logs, history));
     let order_store = order::order_store(&facts, &logs, history);
     let commit_regress = commits::commit_regress(&facts, &logs, history);
     let reports = vec![lost, unread, phantom, dup_deliver, order_store, commit_regress, stuck(history)];

@@ -9,6 +9,7 @@
 //! handles, files and mappings of an older life do nothing and report an error. All calls run on the one thread of a
 //! simulation, and all draws are keyed, so equal calls at equal virtual times have equal outcomes.
 
+mod backup;
 mod crash;
 mod device;
 mod errno;
@@ -26,7 +27,8 @@ mod writeback;
 #[cfg(test)]
 mod tests;
 
-pub use crash::{CrashReport, Survival};
+pub use backup::Backup;
+pub use crash::{CrashReport, Outage, Survival};
 pub use device::Timing;
 pub use faults::{DiskError, DiskFault, Hits, Media};
 pub use handle::{DiskHandle, Surroundings};
@@ -50,7 +52,7 @@ use self::{
     file::Landed,
     journal::Ino,
     names::Names,
-    pages::{Content, Moment},
+    pages::{Content, Image as PageImage, Moment},
     writeback::Writeback,
 };
 use crate::seed::Seed;
@@ -157,6 +159,10 @@ struct State {
     counters: DiskCounters,
     faults: Faults,
     damages: Vec<media::Damage>,
+    /// Since when the device is not there.
+    gone_since: Option<u64>,
+    /// The last life that was told so.
+    told_gone: u64,
 }
 
 impl Disk {
@@ -175,6 +181,8 @@ impl Disk {
             counters: DiskCounters::default(),
             faults,
             damages: Vec::new(),
+            gone_since: None,
+            told_gone: 0,
         };
         Disk { state: Arc::new(Mutex::new(state)) }
     }
@@ -192,21 +200,32 @@ impl Disk {
     }
 
     /// The node lost its power at `now` (virtual nanoseconds since the run began). `crash` numbers the crashes of a
-    /// run and keys all draws; without `survival` the style is drawn too.
+    /// run and keys all draws.
     ///
     /// # Panics
     /// If the result would differ in anything that was flushed: a bug of this module.
-    pub fn power_loss(&self, now: u64, crash: u64, survival: Option<Survival>) -> CrashReport {
-        self.lock().lose_power(now, crash, survival)
+    pub fn power_loss(&self, now: u64, crash: u64, outage: impl Into<Outage>) -> CrashReport {
+        self.lock().lose_power(now, crash, outage.into())
     }
 
     /// A new, empty device of the same size comes under the same node. Foreign bytes are gone too.
     pub fn replace(&self) {
         let mut state = self.lock();
-        state.end_life();
-        state.names = Names::new();
+        state.empty();
         state.ballast = 0;
-        state.device.reset();
+    }
+
+    /// What is durable at `now`.
+    #[must_use]
+    pub fn backup(&self, now: u64) -> Backup {
+        self.lock().backup(now)
+    }
+
+    /// The device goes back to what it held then; what it has now is gone. Foreign bytes stay.
+    pub fn restore(&self, backup: &Backup) {
+        let mut state = self.lock();
+        state.empty();
+        state.restore(backup);
     }
 
     /// Sets the foreign bytes so that the device is `percent` full; none if files alone take more.
@@ -232,6 +251,17 @@ impl Disk {
     /// Lets no request that is made from now on end before `until` (virtual nanoseconds since the run began).
     pub fn stall(&self, until: u64) {
         self.lock().device.stalled_until = until;
+    }
+
+    /// The device is not there from `now` on: every call fails with EIO, and touching a mapping kills the process. What
+    /// a flush could not write is lost as after any flush that failed; write-back waits.
+    pub fn vanish(&self, now: u64) {
+        self.lock().gone_since.get_or_insert(now);
+    }
+
+    /// It is there again, with what it had. Nothing happens if it was.
+    pub fn come_back(&self) {
+        self.lock().gone_since = None;
     }
 
     /// Lets something be wrong from now on. `key` names it and keys its draws. What its files have in the page cache
@@ -329,14 +359,19 @@ impl State {
     }
 
     fn new_content(&self) -> Content {
+        Content::new(self.writeback())
+    }
+
+    /// The write-back of the file that is made next.
+    fn writeback(&self) -> Writeback {
         let settings = &self.settings;
-        Content::new(Writeback {
+        Writeback {
             seed: settings.seed,
             entity: mix(settings.entity, self.names.next_ino()),
             delay: settings.writeback.clone(),
             pages: 0,
             lens: 0,
-        })
+        }
     }
 
     fn content(&self, ino: Ino) -> &Content {
@@ -425,6 +460,10 @@ impl State {
 
     /// A flush that began at `start` ends, as faults want it.
     fn land_flush(&mut self, (ino, path): (Ino, &Path), start: u64, pages: std::ops::Range<u64>, now: u64) -> Landed {
+        if self.gone_since.is_some() {
+            self.fail_flush(ino, start, pages, now);
+            return Landed::default();
+        }
         if self.faults.is_empty() {
             self.end_flush(ino, start, pages);
             return Landed::default();
@@ -497,14 +536,32 @@ impl State {
         self.names.end_life();
     }
 
-    fn lose_power(&mut self, now: u64, crash: u64, survival: Option<Survival>) -> CrashReport {
-        let DiskSettings { seed, entity, durability, .. } = self.settings;
+    /// Nothing is on the device any more.
+    fn empty(&mut self) {
+        self.end_life();
+        self.names = self.names.emptied();
+        self.damages.clear();
+        self.device.reset();
+    }
+
+    /// What was to be written back by `now` is durable.
+    fn settle(&mut self, now: u64) {
+        // To a device that is gone nothing is written back.
+        let now = self.gone_since.map_or(now, |since| since.min(now));
         for ino in self.names.inos() {
             if let Some(content) = self.names.inode_mut(ino).content_mut() {
                 content.settle(now);
             }
+            self.names.recharge(ino);
         }
-        let mut fate = Fate::new(seed, entity, crash, survival, self.oldest_change(), self.seq);
+    }
+
+    fn lose_power(&mut self, now: u64, crash: u64, outage: Outage) -> CrashReport {
+        let DiskSettings { seed, entity, durability, .. } = self.settings;
+        self.settle(now);
+        let deleted: Vec<PageImage> = if outage.garbage { self.names.deleted() } else { Vec::new() };
+        let changes = self.oldest_change()..=self.seq;
+        let mut fate = Fate::new(seed, mix(entity, crash), outage.survival, changes, &deleted);
         let names = &self.names;
         let kept = fate.names(&names.journal, durability, |ino| names.is_placed(ino));
         if durability.forces_content() {

@@ -42,7 +42,7 @@ pub const ALWAYS: &str = "always";
 pub const FAILURES: [&str; 7] = [ALWAYS, "aborted", "converged", "exit", "legally-lost", "panic", "stop-killed"];
 
 /// Counts that `at-least` may name: how often something happened that a scenario is about.
-pub const COUNTS: [&str; 41] = [
+pub const COUNTS: [&str; 45] = [
     "sent",
     "acked",
     "info",
@@ -72,9 +72,13 @@ pub const COUNTS: [&str; 41] = [
     "misdirected-writes",
     "lying-flushes",
     "torn-flushes",
+    "disks-gone",
+    "disks-replaced",
+    "backups-restored",
     "dirty-pages-at-crash",
     "lost-pages",
     "torn-pages",
+    "garbage-pages",
     "recoveries",
     "truncations",
     "files-deleted",
@@ -87,9 +91,10 @@ pub const COUNTS: [&str; 41] = [
 ];
 
 /// States that `sometimes` may name: each must be seen in at least one of many seeds.
-pub const MARKS: [&str; 12] = [
+pub const MARKS: [&str; 13] = [
     "torn-page",
     "pages-lost",
+    "garbage",
     "rebalance",
     "offset-recovered",
     "legally-lost",

@@ -17,7 +17,7 @@ use host::{Host, machine::BoxFuture};
 
 use crate::{
     clock::NodeClock,
-    disk::{CrashReport, Disk, DiskError, DiskSettings, Durability, Survival, Timing},
+    disk::{Backup, CrashReport, Disk, DiskError, DiskSettings, Durability, Outage, Timing},
     net::{Impairment, ImpairmentId, ImpairmentKind, NetConfig},
     seed::{Seeds, name_hash},
     stand::node::Node,
@@ -486,11 +486,22 @@ impl Stand {
         }
     }
 
-    /// Takes the power from nodes at one moment: no socket says goodbye, and the disks lose by `survival`, which is
-    /// drawn if `None`. `crash` keys the draws: a number (or hashed name) of this power loss, unique in the run. Tells
+    /// Takes the power from nodes at one moment: no socket says goodbye, and the disks lose by `outage`. `crash` keys the draws: a number (or hashed name) of this power loss, unique in the run. Tells
     /// what each disk lost, in the order of `nodes`.
-    pub fn power_loss(&self, nodes: &[NodeId], survival: Option<Survival>, crash: u64) -> Vec<CrashReport> {
-        nodes.iter().map(|&node| self.world.cut_power(&self.world.node(node), survival, crash)).collect()
+    pub fn power_loss(&self, nodes: &[NodeId], outage: impl Into<Outage>, crash: u64) -> Vec<CrashReport> {
+        let outage = outage.into();
+        nodes.iter().map(|&node| self.world.cut_power(&self.world.node(node), outage, crash)).collect()
+    }
+
+    /// The node loses its power, and gets another disk: an empty one, or one that a backup was put onto.
+    pub fn replace_disk(&self, node: NodeId, backup: Option<&Backup>, crash: u64) -> CrashReport {
+        let node = self.world.node(node);
+        let report = self.world.cut_power(&node, Outage::default(), crash);
+        match backup {
+            None => node.disk.replace(),
+            Some(backup) => node.disk.restore(backup),
+        }
+        report
     }
 
     /// Stops the process without its noticing. Its kernel goes on: connections stay, and buffers fill.

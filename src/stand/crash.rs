@@ -63,7 +63,7 @@ impl CrashArguments {
         must_exist(scenario, node)?;
         let kind = match self.style {
             Style::Kill => FaultKind::Kill { node: node.clone() },
-            Style::PowerLoss => FaultKind::PowerLoss { node: node.clone(), style: None },
+            Style::PowerLoss => FaultKind::PowerLoss { node: node.clone(), style: None, garbage: false },
         };
         scenario.faults.push(Fault {
             // The number is part of the id, so that each power loss draws for itself what survives.

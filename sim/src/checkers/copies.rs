@@ -3,8 +3,9 @@
 //! A broker that flushes before it acknowledges promises a durable copy; one that does not promises a copy in its page
 //! cache, which turns durable when the node flushes past the message. A power loss destroys cache copies that had not
 //! turned durable, and so does a flush of the log that fails; a disk that spoils a page, writes it elsewhere or lies
-//! about a flush destroys durable ones, and whatever recovery cannot reach behind them; a kill destroys nothing, and the
-//! deletion of a log file destroys what was in it.
+//! about a flush destroys durable ones, and whatever recovery cannot reach behind them; another disk destroys all, and a
+//! backup that is put back what it does not hold, if the claim says that this is survived; a kill destroys nothing, and
+//! the deletion of a log file destroys what was in it.
 
 use std::collections::BTreeMap;
 
@@ -40,6 +41,10 @@ struct Log {
     lives: Vec<Life>,
     /// Power losses and failed flushes of the log: record, and up to where the log was durable then.
     cache_losses: Vec<(usize, u64)>,
+    /// Whether a backup that is put back may take messages with it.
+    may_be_restored: bool,
+    /// Other disks, and the same disk as it was at another time: records.
+    exchanges: Vec<usize>,
     /// Recoveries: record, and the end of the log after it.
     recoveries: Vec<(usize, u64)>,
     /// What the disk spoilt, or did not write though it said so.
@@ -85,6 +90,7 @@ impl Logs {
                 let log = Log {
                     flushes_before_ack: scenario.flushes_before_ack(&group.name),
                     file_bytes: group.log_file_bytes(),
+                    may_be_restored: scenario.claim.iter().any(|claim| claim.kind == "restore-backup"),
                     ..Log::default()
                 };
                 nodes.insert(NodeRef(node as u32), log);
@@ -129,7 +135,12 @@ impl Logs {
             let mut recoveries = log.recoveries.iter().filter(|(at, _)| (from..to).contains(at));
             recoveries.any(|(at, _)| log.holes_before(*at).next().is_some())
         };
-        lost_a_cache || found_a_hole()
+        lost_a_cache || found_a_hole() || log.exchanged_between(from, to).is_some()
+    }
+
+    /// Whether the disk of a node was another one, or of another time, between two records.
+    pub fn exchanged_between(&self, node: NodeRef, from: usize, to: usize) -> bool {
+        self.nodes.get(&node).is_some_and(|log| log.exchanged_between(from, to).is_some())
     }
 }
 
@@ -152,6 +163,12 @@ impl Log {
                     is_a_lie: false,
                 }));
             }
+            Event::DiskError("disk-replaced", _) => {
+                self.exchanges.push(index);
+                // What was wrong with the old one is gone with it.
+                self.holes.clear();
+            }
+            Event::DiskError("restore-backup", _) if self.may_be_restored => self.exchanges.push(index),
             Event::Flush(end) if std::mem::take(&mut self.is_lied_to) => {
                 self.holes.push(Hole { record: index, from: self.told, to: *end, is_a_lie: true });
                 self.told = self.told.max(*end);
@@ -173,6 +190,10 @@ impl Log {
             Event::Delete(start) => self.deletions.push((index, *start)),
             _ => {}
         }
+    }
+
+    fn exchanged_between(&self, from: usize, to: usize) -> Option<usize> {
+        self.exchanges.iter().copied().find(|at| (from..to).contains(at))
     }
 
     /// The holes that are there at a record: what a flush did not write is missed after a loss of power only.
@@ -206,7 +227,8 @@ impl Log {
         let recovered_after = |at: usize| self.recoveries.iter().any(|(recovery, _)| *recovery > at.max(index));
         let holes = self.holes_before(usize::MAX).filter(|hole| hole.to > end || recovered_after(hole.record));
         let hole = holes.map(|hole| (hole.record, "the device did not hold its retry")).min();
-        crash.into_iter().chain(deletion).chain(hole).min()
+        let exchange = self.exchanged_between(index, usize::MAX).map(|at| (at, "its retry was on another disk"));
+        crash.into_iter().chain(deletion).chain(hole).chain(exchange).min()
     }
 
     /// The end of the log when the record `index` was written.
@@ -220,6 +242,9 @@ impl Log {
         let Some((born, end)) = self.born(ok, phy) else { return Fate::Lost(vec![ok]) };
         let gone = self.recoveries.iter().find(|(index, end)| *index > born && *end <= phy);
         if let Some((recovery, _)) = gone {
+            if let Some(exchange) = self.exchanged_between(born, *recovery) {
+                return Fate::LegallyLost([exchange, *recovery]);
+            }
             // Behind a page that is not there no record can be reached.
             if let Some(hole) = self.holes_before(*recovery).find(|hole| hole.from < end) {
                 return Fate::LegallyLost([hole.record, *recovery]);

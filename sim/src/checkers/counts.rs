@@ -40,6 +40,7 @@ pub(super) fn count(
     let implied = [
         ("torn-page", "torn-pages"),
         ("pages-lost", "lost-pages"),
+        ("garbage", "garbage-pages"),
         ("rebalance", "rebalances"),
         ("offset-recovered", "offsets-loaded"),
         ("legally-lost", "legally-lost"),
@@ -84,6 +85,9 @@ fn counted(event: &Event) -> Vec<(&'static str, u64)> {
             "misdirected-write" => vec![("misdirected-writes", 1)],
             "lying-flush" => vec![("lying-flushes", 1)],
             "short-write" => vec![("short-writes", 1)],
+            "disk-replaced" => vec![("disks-replaced", 1)],
+            "restore-backup" => vec![("backups-restored", 1)],
+            "disk-gone" => vec![("disks-gone", 1)],
             "short-read" => vec![("short-reads", 1)],
             _ => Vec::new(),
         },

@@ -5,6 +5,7 @@ use crate::history::{History, NodeRef, QueueRef};
 use super::{
     Report,
     commits::ON_DISK_NANOS,
+    copies::Logs,
     facts::{Delivery, Facts, Seen, group_of},
 };
 
@@ -46,7 +47,7 @@ pub(super) fn phantom(facts: &Facts<'_>) -> Report {
 /// `dup_deliver`: the same stored message again to the same group, with nothing that explains it: no crash of the
 /// consumer, none of the broker that made it go back, no queue that changed hands, no listener that wanted it again, no
 /// disturbance that leaves a queue with two owners for a while; or although its offset had been committed for good.
-pub(super) fn dup_deliver(facts: &Facts<'_>, history: &History) -> Report {
+pub(super) fn dup_deliver(facts: &Facts<'_>, logs: &Logs, history: &History) -> Report {
     let mut report = Report::new("dup-deliver");
     let mut last: std::collections::BTreeMap<(&str, QueueRef, u64), &Delivery<'_>> = std::collections::BTreeMap::new();
     for delivery in &facts.all_deliveries {
@@ -62,7 +63,13 @@ pub(super) fn dup_deliver(facts: &Facts<'_>, history: &History) -> Report {
             report.violation(format!("{queue} offset {} again to {group}, without a cause", delivery.offset), witness);
             continue;
         };
-        if let Some(commit) = committed_for_good(facts, history, group, (before, delivery), cause) {
+        let commit = committed_for_good(facts, history, group, (before, delivery), cause);
+        // What had been committed went with the disk of its broker.
+        let is_there = |commit: &usize| {
+            let broker = broker_of(history, delivery);
+            !broker.is_some_and(|broker| logs.exchanged_between(broker, *commit, delivery.index))
+        };
+        if let Some(commit) = commit.filter(is_there) {
             let what = format!("{queue} offset {} again to {group}, below what it had committed", delivery.offset);
             report.violation(what, witness.into_iter().chain([commit]).collect());
         }

@@ -114,8 +114,10 @@ pub(super) struct Facts<'a> {
 const MISSED_NANOS: u64 = (120 - 30) * 1_000_000_000;
 
 /// Kinds of faults that silence a node without closing its connections.
-const SILENT_FAULTS: [&str; 16] = [
+const SILENT_FAULTS: [&str; 18] = [
     "power-loss",
+    "disk-replaced",
+    "restore-backup",
     "pause",
     "cut",
     "latency",
@@ -352,6 +354,7 @@ fn hindered<'a>(scenario: &'a Scenario, history: &History) -> BTreeMap<&'a str, 
                 | FaultKind::Hold { .. }
                 | FaultKind::DiskFill { .. }
                 | FaultKind::DiskStall { .. }
+                | FaultKind::DiskGone { .. }
                 | FaultKind::DiskError { .. }
         )
     };

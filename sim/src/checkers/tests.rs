@@ -325,6 +325,65 @@ fn what_a_lying_flush_promised_is_legally_lost_to_a_power_loss_only() {
     assert_eq!(found(false, Down::PowerLoss), [("lost", 1)]);
 }
 
+/// A message on disk, whose disk is exchanged by this, before or after the message was stored.
+fn exchanged(kind: &'static str, claim: &str, before: bool) -> Vec<(&'static str, u64)> {
+    let story = Story::with("SYNC_FLUSH", claim);
+    let exchange = || {
+        story.down("broker-a/0", Down::PowerLoss).event("broker-a/0", |_| Event::DiskError(kind, "/".into()));
+    };
+    if before {
+        exchange();
+        story.recover(0);
+    }
+    story.send(0, 0).flush(1);
+    if !before {
+        exchange();
+    } else {
+        story.down("broker-a/0", Down::PowerLoss);
+    }
+    story.recover(0);
+    story.found()
+}
+
+#[test]
+fn what_was_on_a_replaced_disk_is_legally_lost_and_what_came_after_is_not() {
+    assert_eq!(exchanged("disk-replaced", "", false), []);
+    assert_eq!(exchanged("disk-replaced", "", true), [("lost", 1)]);
+}
+
+#[test]
+fn what_a_backup_does_not_hold_is_legally_lost_if_that_is_claimed() {
+    let claim = "[claim]\nsurvives = [\"restore-backup\"]\n";
+    assert_eq!(exchanged("restore-backup", claim, false), []);
+    assert_eq!(exchanged("restore-backup", claim, true), [("lost", 1)]);
+    assert_eq!(exchanged("restore-backup", "", false), [("lost", 1)]);
+}
+
+#[test]
+fn a_hole_of_a_disk_that_was_replaced_excuses_nothing_on_the_new_one() {
+    let story = Story::of("SYNC_FLUSH");
+    story.event("broker-a/0", |_| Event::DiskError("bit-rot", "commitlog/00000000000000000000@0".into()));
+    story.down("broker-a/0", Down::PowerLoss).event("broker-a/0", |_| Event::DiskError("disk-replaced", "/".into()));
+    story.recover(0).send(0, 0).flush(1).down("broker-a/0", Down::Kill).recover(0);
+    assert_eq!(story.found(), [("lost", 1)]);
+}
+
+#[test]
+fn committed_offsets_go_with_their_disk() {
+    let found = |is_replaced: bool| {
+        let story = Story::of("SYNC_FLUSH");
+        story.send(0, 0).flush(1).consume(0, 0).commit(1).later(30).commit(1);
+        story.down("broker-a/0", Down::PowerLoss);
+        if is_replaced {
+            story.event("broker-a/0", |_| Event::DiskError("disk-replaced", "/".into()));
+        }
+        story.recover(if is_replaced { 0 } else { 1 }).later(1).commit(0);
+        story.found()
+    };
+    assert_eq!(found(true), []);
+    assert_eq!(found(false), [("commit-regress", 1)]);
+}
+
 #[test]
 fn what_was_not_sent_or_was_changed_is_a_phantom() {
     let story = Story::of("SYNC_FLUSH");

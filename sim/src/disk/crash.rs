@@ -19,6 +19,7 @@ const NAMES: Domain = Domain::named("disk.crash-names");
 const PAGES: Domain = Domain::named("disk.crash-pages");
 const RUNS: Domain = Domain::named("disk.crash-runs");
 const LEN: Domain = Domain::named("disk.crash-len");
+const GARBAGE: Domain = Domain::named("disk.crash-garbage");
 
 /// Chance that a page which is not kept whole is torn instead of restored.
 const TEAR_PPM: u32 = 250_000;
@@ -63,6 +64,22 @@ impl Survival {
     }
 }
 
+/// How the power goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Outage {
+    /// How it chooses what survives; drawn if not given.
+    pub survival: Option<Survival>,
+    /// Pages that never had any content on the device read old bytes of some deleted file if they do not survive, not
+    /// zeros.
+    pub garbage: bool,
+}
+
+impl From<Option<Survival>> for Outage {
+    fn from(survival: Option<Survival>) -> Outage {
+        Outage { survival, garbage: false }
+    }
+}
+
 /// What a power loss did to one disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CrashReport {
@@ -74,6 +91,8 @@ pub struct CrashReport {
     pub lost_pages: u64,
     /// Those of them that came out as a mixture of old and new sectors.
     pub torn_pages: u64,
+    /// Those of the lost and the torn ones that read bytes of a deleted file.
+    pub garbage_pages: u64,
     /// Changes of names that were not flushed.
     pub pending_names: u64,
     /// Those of them that were undone.
@@ -83,29 +102,38 @@ pub struct CrashReport {
 }
 
 /// The draws of one crash of one disk.
-pub(super) struct Fate {
+pub(super) struct Fate<'a> {
+    /// What pages of deleted files held; none if nothing may come back of them.
+    garbage: &'a [Image],
     seed: Seed,
     entity: u64,
     cut: u64,
     pub report: CrashReport,
 }
 
-impl Fate {
-    /// `crash` keys the draws; `changes` is the number of the last change before it.
-    pub(super) fn new(seed: Seed, entity: u64, crash: u64, survival: Option<Survival>, since: u64, last: u64) -> Fate {
-        let entity = mix(entity, crash);
+impl<'a> Fate<'a> {
+    /// `entity` is that of the disk, mixed with the key of the crash; `changes` are the numbers of the oldest change
+    /// that is not durable and of the last one.
+    pub(super) fn new(
+        seed: Seed,
+        entity: u64,
+        survival: Option<Survival>,
+        changes: std::ops::RangeInclusive<u64>,
+        garbage: &'a [Image],
+    ) -> Fate<'a> {
         let survival = survival.unwrap_or_else(|| Survival::drawn(seed.draw(STYLE, entity, 0)));
-        let cut = seed.draw(CUT, entity, 0).within(since..=last);
+        let cut = seed.draw(CUT, entity, 0).within(changes);
         let report = CrashReport {
             survival,
             dirty_pages: 0,
             lost_pages: 0,
             torn_pages: 0,
+            garbage_pages: 0,
             pending_names: 0,
             lost_names: 0,
             changed_lengths: 0,
         };
-        Fate { seed, entity, cut, report }
+        Fate { garbage, seed, entity, cut, report }
     }
 
     /// Which pending operations survive.
@@ -167,7 +195,7 @@ impl Fate {
         let runs = self.runs(file, content);
         for (page, undo) in std::mem::take(&mut content.undo) {
             self.report.dirty_pages += 1;
-            self.page(page, undo, content, &mut draws, &runs);
+            self.page((file, page), undo, content, &mut draws, &runs);
         }
         let len = match content.lens.last() {
             Some(last) if durability == Durability::DelayedAlloc => last.to,
@@ -198,7 +226,14 @@ impl Fate {
         runs
     }
 
-    fn page(&mut self, page: u64, undo: Undo, content: &mut Content, draws: &mut Draws, runs: &[(u64, bool)]) {
+    fn page(
+        &mut self,
+        (file, page): (u64, u64),
+        undo: Undo,
+        content: &mut Content,
+        draws: &mut Draws,
+        runs: &[(u64, bool)],
+    ) {
         // Three numbers belong to each page, whether they are needed or not.
         let draw = |draws: &mut Draws, which: u64| draws.at(page * 3 + which);
         let (kept, torn) = match self.report.survival {
@@ -214,20 +249,31 @@ impl Fate {
         if kept {
             return;
         }
+        let old = self.old(file, page, undo.durable);
         if !torn {
             self.report.lost_pages += 1;
-            content.replace(page, undo.durable);
+            content.replace(page, old);
             return;
         }
         self.report.torn_pages += 1;
         let new_sectors = new_sectors(draw(draws, 2), self.report.survival);
         let new = content.image(page);
-        let mut mixed = Box::new(*undo.durable.bytes());
+        let mut mixed = Box::new(*old.bytes());
         for sector in (0..SECTORS).filter(|sector| new_sectors >> sector & 1 == 1) {
             let range = sector * SECTOR_BYTES..(sector + 1) * SECTOR_BYTES;
             mixed[range.clone()].copy_from_slice(&new.bytes()[range]);
         }
         content.replace(page, Image::Bytes(mixed));
+    }
+
+    /// What a page that does not survive holds.
+    fn old(&mut self, file: u64, page: u64, durable: Image) -> Image {
+        if self.garbage.is_empty() || matches!(durable, Image::Bytes(_)) {
+            return durable;
+        }
+        self.report.garbage_pages += 1;
+        let choice = self.seed.draw(GARBAGE, file, page).below(self.garbage.len() as u64) as usize;
+        self.garbage[choice].clone()
     }
 
     /// The length that is found: the durable one, or one that the process set since.

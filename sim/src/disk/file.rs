@@ -43,7 +43,7 @@ type Told = Arc<AtomicU64>;
 
 /// One that was opened now: earlier failures are none of its business.
 fn told_of_all(handle: &DiskHandle, ino: Ino) -> Told {
-    let errors = handle.with(|state| Ok(state.names.inode(ino).flush_errors));
+    let errors = handle.in_memory(|state| Ok(state.names.inode(ino).flush_errors));
     // Of a life that has ended nobody asks any more.
     Arc::new(AtomicU64::new(errors.unwrap_or(0)))
 }
@@ -193,7 +193,7 @@ impl RawFile for SimFile {
 
 impl Drop for SimFile {
     fn drop(&mut self) {
-        let closed = self.handle.with(|state| {
+        let closed = self.handle.in_memory(|state| {
             let inode = state.names.inode_mut(self.ino);
             if inode.lock.is_some() && inode.lock.as_ref() == self.owner.get() {
                 inode.lock = None;
@@ -300,7 +300,7 @@ impl RawMapping for SimMapping {
 
 impl Drop for SimMapping {
     fn drop(&mut self) {
-        let closed = self.handle.with(|state| {
+        let closed = self.handle.in_memory(|state| {
             state.content_mut(self.ino).unmap();
             state.names.close_handle(self.ino);
             Ok(())
@@ -318,7 +318,7 @@ struct OpenInode {
 
 impl OpenInode {
     fn new(handle: &DiskHandle, ino: Ino) -> io::Result<OpenInode> {
-        handle.with(|state| {
+        handle.in_memory(|state| {
             state.names.open_handle(ino);
             Ok(())
         })?;
@@ -328,7 +328,7 @@ impl OpenInode {
 
 impl Drop for OpenInode {
     fn drop(&mut self) {
-        let closed = self.handle.with(|state| {
+        let closed = self.handle.in_memory(|state| {
             state.names.close_handle(self.ino);
             Ok(())
         });
@@ -363,7 +363,7 @@ fn flush(
     Box::pin(async move {
         let held = held?;
         let now = handle.env().now();
-        let (flight, bytes) = handle.with(|state| {
+        let (flight, bytes) = handle.in_memory(|state| {
             let start = state.seq;
             let content = state.content_mut(ino);
             content.begin_flush(start);
@@ -372,6 +372,7 @@ fn flush(
         })?;
         handle.wait(Request::Flush { bytes }).await?;
         let landed = flight.land(&path, &told, pages);
+        let landed = landed.and_then(|landed| handle.check_device().map(|()| landed));
         tell_if_failed(&handle, DiskError::Flush, &path, &landed);
         drop(held);
         let Landed { wrongs, torn_by } = landed?;
@@ -399,7 +400,7 @@ impl Flight<'_> {
     /// This flush failed, or one that the open file has not told of.
     fn land(mut self, path: &Path, told: &AtomicU64, pages: std::ops::Range<u64>) -> io::Result<Landed> {
         let now = self.handle.env().now();
-        self.handle.with(|state| {
+        self.handle.in_memory(|state| {
             let mut landed = Landed::default();
             if let Some(start) = self.start.take() {
                 landed = state.land_flush((self.ino, path), start, pages, now);
@@ -425,7 +426,7 @@ pub(super) struct Landed {
 impl Drop for Flight<'_> {
     fn drop(&mut self) {
         let Some(start) = self.start else { return };
-        let cancelled = self.handle.with(|state| {
+        let cancelled = self.handle.in_memory(|state| {
             state.content_mut(self.ino).cancel_flush(start);
             Ok(())
         });

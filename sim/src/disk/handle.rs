@@ -199,13 +199,32 @@ impl DiskHandle {
 
     // ---- for files and mappings ----
 
-    /// Runs `call` on the state, unless this life has ended.
+    /// Runs `call` on the state, unless this life has ended or the device is gone.
     pub(super) fn with<T>(&self, call: impl FnOnce(&mut State) -> io::Result<T>) -> io::Result<T> {
+        self.check_device()?;
+        self.in_memory(call)
+    }
+
+    /// The same for what the kernel does without the device.
+    pub(super) fn in_memory<T>(&self, call: impl FnOnce(&mut State) -> io::Result<T>) -> io::Result<T> {
         let mut state = self.disk.lock();
         if state.life != self.life {
             return Err(errno::life_ended());
         }
         call(&mut state)
+    }
+
+    /// EIO if the device is gone. The first such call of a life is told of.
+    pub(super) fn check_device(&self) -> io::Result<()> {
+        let life = self.life;
+        let (is_gone, is_news) = self.in_memory(|state| {
+            let is_gone = state.gone_since.is_some();
+            Ok((is_gone, is_gone && std::mem::replace(&mut state.told_gone, life) != life))
+        })?;
+        if is_news {
+            self.surroundings.failed(DiskError::Gone, Path::new("/"), None);
+        }
+        if is_gone { Err(errno::error(errno::IO)) } else { Ok(()) }
     }
 
     pub(super) fn env(&self) -> &dyn Surroundings {
@@ -215,7 +234,7 @@ impl DiskHandle {
     /// Ends when the device has done `request`.
     pub(super) async fn wait(&self, request: Request) -> io::Result<()> {
         let now = self.surroundings.now();
-        let end = self.with(|state| Ok(state.device.request(now, request)))?;
+        let end = self.in_memory(|state| Ok(state.device.request(now, request)))?;
         if end > now {
             self.surroundings.sleep_until(end).await;
         }
@@ -244,7 +263,7 @@ struct OpenDir<'a> {
 
 impl Drop for OpenDir<'_> {
     fn drop(&mut self) {
-        let closed = self.handle.with(|state| {
+        let closed = self.handle.in_memory(|state| {
             state.names.close_handle(self.dir);
             Ok(())
         });

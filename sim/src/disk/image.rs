@@ -29,12 +29,7 @@ impl Image {
 
     pub(super) fn durable(disk: &Disk, now: u64) -> Image {
         let mut state = disk.lock();
-        for ino in state.names.inos() {
-            if let Some(content) = state.names.inode_mut(ino).content_mut() {
-                content.settle(now);
-            }
-            state.names.recharge(ino);
-        }
+        state.settle(now);
         let mut image = Image::default();
         image.collect(&state, ROOT, Path::new("/"), Some(now));
         image

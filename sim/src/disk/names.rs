@@ -1,7 +1,7 @@
 //! The namespace of a disk: inodes, directories, and the journal of changes that are not durable.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     io,
     path::{Component, Path, PathBuf},
 };
@@ -11,13 +11,16 @@ use host::fs::DirEntry;
 use super::{
     Durability, errno,
     journal::{self, Change, Ino, Op},
-    pages::Content,
+    pages::{Content, Image},
 };
 
 pub(super) const ROOT: Ino = 1;
 /// More changes of names than this do not stay undurable.
 const PENDING_MAX: usize = 4096;
 const NAME_BYTES_MAX: usize = 255;
+/// So many pages of a file that was deleted are remembered, and of all of them.
+const DELETED_OF_FILE_MAX: usize = 16;
+const DELETED_MAX: usize = 64;
 
 #[derive(Debug)]
 pub(super) enum Body {
@@ -90,6 +93,8 @@ pub(super) struct Names {
     inodes: BTreeMap<Ino, Inode>,
     next: Ino,
     pub journal: Vec<Op>,
+    /// What the device still holds of files that were deleted, the last ones last.
+    deleted: VecDeque<Image>,
     /// Blocks of all files that have a name or a handle, and dirty pages of all files.
     pub blocks: u64,
     pub dirty: u64,
@@ -99,7 +104,19 @@ impl Names {
     pub(super) fn new() -> Names {
         let mut root = Inode::new(Body::Dir(Dir::default()), 0);
         root.placed = true;
-        Names { inodes: BTreeMap::from([(ROOT, root)]), next: ROOT + 1, journal: Vec::new(), blocks: 0, dirty: 0 }
+        Names {
+            inodes: BTreeMap::from([(ROOT, root)]),
+            next: ROOT + 1,
+            journal: Vec::new(),
+            deleted: VecDeque::new(),
+            blocks: 0,
+            dirty: 0,
+        }
+    }
+
+    /// No names and no inodes, whose numbers go on.
+    pub(super) fn emptied(&self) -> Names {
+        Names { next: self.next, ..Names::new() }
     }
 
     // ---- looking up ----
@@ -145,6 +162,11 @@ impl Names {
             Body::Dir(dir) => dir,
             Body::File(_) => unreachable!("inode {ino} of an entry is a directory"),
         }
+    }
+
+    /// What the device still holds of files that were deleted.
+    pub(super) fn deleted(&self) -> Vec<Image> {
+        self.deleted.iter().cloned().collect()
     }
 
     /// Whether it has had a durable name.
@@ -448,12 +470,20 @@ impl Names {
             return;
         }
         let gone = self.inodes.remove(&ino).expect("found above");
-        if let Body::Dir(dir) = gone.body {
-            for child in dir.durable.into_values() {
-                if let Some(inode) = self.inodes.get_mut(&child) {
-                    inode.durable_names -= 1;
-                    self.forget_if_unused(child);
+        match gone.body {
+            Body::Dir(dir) => {
+                for child in dir.durable.into_values() {
+                    if let Some(inode) = self.inodes.get_mut(&child) {
+                        inode.durable_names -= 1;
+                        self.forget_if_unused(child);
+                    }
                 }
+            }
+            Body::File(content) => {
+                let pages = content.clean_pages().into_iter().take(DELETED_OF_FILE_MAX);
+                self.deleted.extend(pages.map(|page| content.image(page)));
+                let too_many = self.deleted.len().saturating_sub(DELETED_MAX);
+                self.deleted.drain(..too_many);
             }
         }
     }

@@ -144,6 +144,18 @@ impl Content {
         }
     }
 
+    /// What a backup holds, durable, and not in the page cache.
+    pub(super) fn restored(writeback: Writeback, (len, reserved): (u64, u64), pages: BTreeMap<u64, Image>) -> Content {
+        let mut content = Content::new(writeback);
+        (content.len, content.durable_len) = (len, len);
+        (content.reserved, content.durable_reserved) = (reserved, reserved);
+        pages.into_iter().for_each(|(page, image)| content.replace(page, image));
+        content.drop_behind(len, None);
+        content.count_blocks();
+        content.evict();
+        content
+    }
+
     /// Blocks that the file holds, used or reserved.
     pub(super) fn blocks(&self) -> u64 {
         self.blocks
@@ -632,6 +644,14 @@ impl Content {
         let mut bytes = vec![0; usize::try_from(self.len).expect("a file fits into memory")];
         self.read(&mut bytes, 0);
         bytes
+    }
+
+    /// What the device holds, page by page; those that are missing are zeros.
+    pub(super) fn durable_pages(&self) -> BTreeMap<u64, Image> {
+        let undone = self.undo.iter().map(|(page, undo)| (*page, undo.durable.clone()));
+        let lost = self.lost.iter().map(|(page, lost)| (*page, lost.durable.clone()));
+        let clean = self.clean_pages().into_iter().map(|page| (page, self.image(page)));
+        clean.chain(lost).chain(undone).filter(|(_, image)| matches!(image, Image::Bytes(_))).collect()
     }
 
     /// What a power loss would leave at the least, as bytes.

@@ -2,6 +2,7 @@
 
 mod crash_model;
 mod file_model;
+mod garbage;
 mod torn_flushes;
 mod write_model;
 
@@ -37,6 +38,8 @@ struct Clock {
     deaths: Mutex<Vec<String>>,
     /// Faults that took the power.
     outages: Mutex<Vec<u64>>,
+    /// What went wrong, reads, writes and flushes aside.
+    failures: Mutex<Vec<DiskError>>,
 }
 
 impl Surroundings for Clock {
@@ -55,6 +58,12 @@ impl Surroundings for Clock {
 
     fn wall_ms(&self) -> i64 {
         1_000
+    }
+
+    fn failed(&self, error: DiskError, _: &Path, _: Option<u64>) {
+        if !matches!(error, DiskError::Read | DiskError::Write | DiskError::Flush) {
+            self.failures.lock().unwrap().push(error);
+        }
     }
 
     fn lose_power(&self, key: u64) {
@@ -713,4 +722,97 @@ fn an_ordered_journal_writes_the_content_out_before_the_rename() {
         let content = bench.read("/config").unwrap();
         assert!(content == b"old" || content == b"new", "{content:?}");
     }
+}
+
+#[test]
+fn every_call_on_a_device_that_is_gone_fails_and_touching_a_mapping_kills() {
+    let bench = bench();
+    let file = bench.durable("/log", &[7; 2 * PAGE]);
+    let mapping = run(file.map(2 * PAGE as u64)).unwrap();
+    bench.disk.vanish(0);
+    let handle = &bench.handle;
+    let path = || std::path::PathBuf::from("/log");
+    assert!(is_io(bench.open("/log", OpenOptions::READ)) && is_io(run(handle.read_dir("/".into()))));
+    assert!(is_io(run(handle.metadata(path()))) && is_io(run(handle.create_dir_all("/d".into()))));
+    assert!(is_io(run(handle.rename(path(), "/moved".into()))) && is_io(run(handle.hard_link(path(), "/two".into()))));
+    assert!(is_io(run(handle.remove_file(path()))) && is_io(run(handle.remove_dir("/d".into()))));
+    assert!(is_io(run(handle.sync_dir("/".into()))) && is_io(handle.space(Path::new("/"))));
+    let mut byte = [0];
+    assert!(is_io(file.len()) && is_io(file.read_at(&mut byte, 0)) && is_io(file.next_data(0)));
+    assert!(is_io(file.write_at(b"x", 0)) && is_io(run(file.set_len(1))) && is_io(run(file.allocate(9))));
+    assert!(is_io(run(file.sync(true))) && is_io(file.try_lock()) && is_io(run(file.map(1))));
+    assert!(is_io(run(mapping.sync(0, 1))) && is_io(run(mapping.rewind(0))));
+    assert!(bench.clock.deaths.lock().unwrap().is_empty());
+    mapping.with(0, 1, &mut |_| {});
+    mapping.write(1, b"x");
+    drop(mapping.slice(0, 1));
+    assert_eq!(bench.clock.deaths.lock().unwrap().len(), 3);
+    assert_eq!(*bench.clock.failures.lock().unwrap(), [DiskError::Gone], "told of once in a life");
+    bench.disk.come_back();
+    drop(mapping);
+    assert_eq!(bench.read("/log").unwrap(), [7; 2 * PAGE]);
+    file.write_at(b"x", 0).unwrap();
+    assert!(is_io(run(file.sync(true))), "of the flush of the mapping, which had failed as well");
+    run(file.sync(true)).unwrap();
+}
+
+#[test]
+fn a_device_that_comes_back_has_what_it_had() {
+    for (flushes, waits, survives) in [(true, 0, false), (false, 0, true), (false, 31, false)] {
+        let mut bench = bench();
+        let file = bench.durable("/log", b"old");
+        file.write_at(b"new", 0).unwrap();
+        bench.disk.vanish(0);
+        if flushes {
+            assert!(is_io(run(file.sync(true))));
+        }
+        bench.clock.now.store(waits * 1_000_000_000, Ordering::Relaxed);
+        if waits > 0 {
+            bench.crash(1, Some(Survival::AllOld));
+            assert_eq!(bench.read("/log").unwrap(), b"old", "nothing is written back to what is not there");
+            continue;
+        }
+        bench.disk.come_back();
+        run(file.sync(true)).unwrap();
+        bench.crash(1, Some(Survival::AllOld));
+        assert_eq!(bench.read("/log").unwrap() == b"new", survives, "a flush that failed has lost its pages");
+    }
+}
+
+#[test]
+fn a_backup_holds_what_was_durable_and_comes_back_whole() {
+    let mut bench = bench();
+    run(bench.handle.create_dir_all("/a/b".into())).unwrap();
+    for dir in ["/", "/a"] {
+        bench.sync_dir(dir);
+    }
+    let file = bench.create("/a/b/log", &[1; 2 * PAGE + 5]);
+    run(file.allocate(8 * PAGE as u64)).unwrap();
+    run(file.sync(false)).unwrap();
+    bench.sync_dir("/a/b");
+    file.write_at(&[2; PAGE], 0).unwrap();
+    bench.create("/unnamed", b"x");
+    let used = bench.disk.usage().0;
+    let (backup, durable) = (bench.disk.backup(0), bench.disk.durable_image(0));
+    file.write_at(&[3; PAGE], 0).unwrap();
+    run(file.sync(false)).unwrap();
+    bench.durable("/later", b"y");
+    bench.disk.restore(&backup);
+    assert!(file.len().is_err(), "the old life is cut off");
+    assert_eq!(bench.disk.image(), durable);
+    assert_eq!(bench.disk.durable_image(0), durable);
+    assert!(used > bench.disk.usage().0 && bench.disk.usage().0 >= 8 * PAGE as u64, "blocks count, reserved ones too");
+    bench.crash(1, Some(Survival::AllNew));
+    assert_eq!(bench.disk.image(), durable);
+    // Its files can be used as any.
+    let file = bench.open("/a/b/log", OpenOptions::WRITE).unwrap();
+    let mapping = run(file.map(PAGE as u64)).unwrap();
+    assert_eq!(mapping.slice(0, 2)[..], [1, 1]);
+    file.write_at(b"new", 5 * PAGE as u64).unwrap();
+    run(file.sync(false)).unwrap();
+    bench.crash(2, Some(Survival::AllOld));
+    assert_eq!(&bench.read("/a/b/log").unwrap()[5 * PAGE..5 * PAGE + 3], b"new");
+    // It can come back as often as anybody likes.
+    bench.disk.restore(&backup);
+    assert_eq!(bench.disk.image(), durable);
 }

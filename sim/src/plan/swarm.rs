@@ -90,6 +90,7 @@ pub const FAMILIES: &[Family] = &[
     family("power-loss", 2_000, Aim::Brokers, Guard::DownClaimed, (500, 30_000), |at| FaultKind::PowerLoss {
         node: at.node(),
         style: None,
+        garbage: at.chance(COIN_PPM),
     }),
     family("pause", 6_000, Aim::Servers, Guard::Free, (10, 60_000), |at| FaultKind::Pause { node: at.node() }),
     family("cut", 6_000, Aim::Servers, Guard::Free, (100, 30_000), |at| FaultKind::Cut {
@@ -130,6 +131,16 @@ pub const FAMILIES: &[Family] = &[
         factor: at.number(2, 200),
     }),
     family("disk-stall", 4_000, Aim::Brokers, Guard::Free, (100, 20_000), |at| FaultKind::DiskStall {
+        node: at.node(),
+    }),
+    family("disk-replaced", 200, Aim::Brokers, Guard::DownClaimed, (500, 30_000), |at| FaultKind::DiskReplaced {
+        node: at.node(),
+    }),
+    family("restore-backup", 200, Aim::Brokers, Guard::DownClaimed, (500, 30_000), |at| FaultKind::RestoreBackup {
+        node: at.node(),
+        taken: at.earlier(),
+    }),
+    family("disk-gone", 2_000, Aim::Brokers, Guard::Claimed, (100, 30_000), |at| FaultKind::DiskGone {
         node: at.node(),
     }),
     family("eio-read", 4_000, Aim::Brokers, Guard::Claimed, (500, 30_000), |at| at.disk_error(DiskError::Read)),
@@ -203,6 +214,8 @@ struct Target<'a> {
     groups: &'a [String],
     /// The topics that may get more queues, with how many they have.
     topics: &'a [(String, u32)],
+    /// When the fault happens.
+    time: Duration,
     next: u64,
 }
 
@@ -219,6 +232,13 @@ impl Target<'_> {
     fn percent(&mut self, least: u64, most: u64) -> u8 {
         self.next += 1;
         u8::try_from(self.draws.at(self.next).within(least..=most)).unwrap_or(100)
+    }
+
+    /// A time before the fault, each equally likely.
+    fn earlier(&mut self) -> Duration {
+        self.next += 1;
+        let most = u64::try_from(self.time.as_millis()).unwrap_or(u64::MAX);
+        Duration::from_millis(self.draws.at(self.next).within(0..=most))
     }
 
     fn signed(&mut self, most: u64) -> i64 {
@@ -340,11 +360,12 @@ fn of_family(scenario: &Scenario, nemesis: &Nemesis, family: &Family, seed: Seed
     for number in 1..=FAULTS_MAX {
         let id = format!("{}-{number}", family.name);
         let draws = seed.draws(FAULT, name_hash(&id));
-        let mut target = Target { draws, nodes: &nodes, groups: &groups, topics: &topics, next: 1 };
+        let mut target = Target { draws, nodes: &nodes, groups: &groups, topics: &topics, time: at, next: 1 };
         at += Duration::from_micros(target.draws.at(0).exponential(mean_gap) / 1_000);
         if at >= scenario.active {
             break;
         }
+        target.time = at;
         let lasts = (family.lasts_ms != MOMENT).then(|| {
             let lasts_ms = target.draws.at(1).log_uniform(family.lasts_ms.0..=family.lasts_ms.1);
             // Beyond the end of the run there is nothing to last for, and no file may say so.

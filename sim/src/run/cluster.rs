@@ -14,12 +14,13 @@ use remoting::settings::Setting;
 use tokio::sync::{Notify, watch};
 
 use crate::{
-    disk::{CrashReport, Durability, Survival, Timing},
+    disk::{Backup, CrashReport, Durability, Outage, Timing},
     history::{Down, Event, History, Recorder},
     net::ImpairmentId,
     plan::Plan,
     points::POLL,
     scenario::{BrokerGroup, Fault, FileSystem, Kind, Port, Role, Settings, Topic, When},
+    seed::name_hash,
     stand::{NodeId, NodeSpec, NodeStatus, Stand, StopSignal, Stopped},
     workload,
     world::nanos,
@@ -79,12 +80,14 @@ pub(crate) struct State {
     pub ailing: BTreeSet<String>,
     /// The life of each node, from 1.
     pub lives: BTreeMap<String, u32>,
+    /// Backups of disks, by the number of the fault that wants them.
+    pub backups: BTreeMap<usize, Backup>,
     /// Faults in effect, by their number in the plan.
     pub faults: BTreeMap<usize, InEffect>,
     /// Whether faults may wait for points: from the begin of the active phase to its end.
     pub armed: bool,
-    /// Changes of topics that the stand's own client is to make: the id of the fault, the topic, its queues.
-    pub changes: VecDeque<(String, String, u32)>,
+    /// Changes of topics that the stand's own client is to make.
+    pub changes: VecDeque<Change>,
     /// How many brokers are still to be told of changes.
     pub changing: usize,
     /// Queues of a topic on a broker group, where they were changed.
@@ -101,6 +104,19 @@ pub(crate) struct State {
     pub sending: BTreeMap<String, u64>,
     /// Producers that have not sent their last message.
     pub producing: BTreeSet<String>,
+}
+
+/// What is to be done about a topic.
+#[derive(Debug, Clone)]
+pub(crate) struct Change {
+    /// The fault that wants it.
+    pub fault: String,
+    /// The topic.
+    pub topic: String,
+    /// How many queues it gets; `None` if it is to be as it was, where it may be missing.
+    pub queues: Option<u32>,
+    /// At which brokers.
+    pub brokers: Vec<String>,
 }
 
 /// What belongs to a fault while it is in effect.
@@ -299,14 +315,41 @@ impl Cluster {
         }
     }
 
-    /// Machines lose their power at one moment. `crash` keys what their disks keep.
-    pub fn power_loss(&self, nodes: &[&str], style: Option<Survival>, crash: u64) {
+    /// Machines lose their power at one moment. `crash` keys what their disks keep. Tells how many pages read garbage
+    /// from then on.
+    pub fn power_loss(&self, nodes: &[&str], outage: impl Into<Outage>, crash: u64) -> u64 {
         let ids: Vec<NodeId> = nodes.iter().map(|node| self.id(node)).collect();
-        let reports = self.stand.power_loss(&ids, style, crash);
+        let reports = self.stand.power_loss(&ids, outage, crash);
+        let garbage = reports.iter().map(|report| report.garbage_pages).sum();
         for (node, CrashReport { dirty_pages, lost_pages, torn_pages, .. }) in nodes.iter().zip(reports) {
             self.record(node, |_| Event::NodeDown(Down::PowerLoss, String::new()));
             self.record(node, |_| Event::DiskCrash { dirty: dirty_pages, lost: lost_pages, torn: torn_pages });
         }
+        garbage
+    }
+
+    /// A machine loses its power, and its disk is another one: an empty one, or one with a backup. Its topics are made
+    /// again as soon as it answers, as an operator would do it.
+    pub fn replace_disk(&self, node: &str, backup: Option<&Backup>, fault: &Fault) {
+        let CrashReport { dirty_pages, lost_pages, torn_pages, .. } =
+            self.stand.replace_disk(self.id(node), backup, name_hash(&fault.id));
+        self.record(node, |_| Event::NodeDown(Down::PowerLoss, String::new()));
+        self.record(node, |_| Event::DiskCrash { dirty: dirty_pages, lost: lost_pages, torn: torn_pages });
+        self.record(node, |_| Event::DiskError(fault.kind.name(), "/".to_owned()));
+        let broker = group_of(node).to_owned();
+        for topic in self.plan.scenario.topics.iter().filter(|topic| topic.brokers.contains(&broker)) {
+            let (fault, topic) = (fault.id.clone(), topic.name.clone());
+            self.change(Change { fault, topic, queues: None, brokers: vec![broker.clone()] });
+        }
+    }
+
+    /// The stand's own client is to do something about a topic.
+    pub fn change(&self, change: Change) {
+        let mut state = self.state();
+        state.changing += change.brokers.len();
+        state.changes.push_back(change);
+        drop(state);
+        self.change_wanted.notify_one();
     }
 
     /// The process is asked to stop, and is killed if it takes too long.

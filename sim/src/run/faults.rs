@@ -9,13 +9,14 @@ mod storm;
 use std::{sync::Arc, time::Duration};
 
 use crate::{
+    disk::Outage,
     history::{Down, Event},
     scenario::{ClockFault, Fault, FaultKind, Lasting, When},
     seed::name_hash,
 };
 
 use super::{
-    cluster::{Cluster, InEffect, Phase},
+    cluster::{Change, Cluster, InEffect, Phase},
     triggers,
 };
 
@@ -26,6 +27,14 @@ const HEALED_SKEW_MS: u64 = 100;
 pub(super) fn schedule(cluster: &Arc<Cluster>) {
     let base = cluster.state().base;
     for (number, fault) in cluster.plan.scenario.faults.iter().enumerate() {
+        if let FaultKind::RestoreBackup { node, taken } = &fault.kind {
+            let (cluster, node, at) = (Arc::clone(cluster), node.clone(), base + *taken);
+            cluster.stand.clone().spawn(async move {
+                cluster.stand.sleep_until(at).await;
+                let backup = cluster.stand.disk(cluster.id(&node)).backup(cluster.now());
+                cluster.state().backups.insert(number, backup);
+            });
+        }
         // A gate begins when it first holds somebody.
         let is_gate = matches!(fault.kind, FaultKind::Hold { .. });
         if let (When::At(at), false) = (&fault.when, is_gate) {
@@ -111,19 +120,28 @@ fn apply(cluster: &Arc<Cluster>, number: usize, fault: &Fault) {
             cluster.hold_down(node);
             cluster.kill(node, Down::Panic);
         }
-        FaultKind::DomainPowerLoss { domain, style } => {
+        FaultKind::DomainPowerLoss { domain, style, garbage } => {
             let nodes = cluster.plan.scenario.nodes_of_domain(domain);
             nodes.iter().for_each(|node| cluster.hold_down(node));
             let nodes: Vec<&str> = nodes.iter().map(String::as_str).collect();
-            cluster.power_loss(&nodes, *style, name_hash(&fault.id));
+            lose_power(cluster, fault, &nodes, Outage { survival: *style, garbage: *garbage });
         }
         FaultKind::ConfigChange { topic, queues } => {
             let of_topic = cluster.plan.scenario.topics.iter().find(|other| other.name == *topic);
-            let mut state = cluster.state();
-            state.changing += of_topic.map_or(0, |topic| topic.brokers.len());
-            state.changes.push_back((fault.id.clone(), topic.clone(), *queues));
-            drop(state);
-            cluster.change_wanted.notify_one();
+            let brokers = of_topic.map_or_else(Vec::new, |topic| topic.brokers.clone());
+            let (fault, topic) = (fault.id.clone(), topic.clone());
+            cluster.change(Change { fault, topic, queues: Some(*queues), brokers });
+        }
+        FaultKind::DiskReplaced { node } => {
+            cluster.hold_down(node);
+            cluster.replace_disk(node, None, fault);
+        }
+        FaultKind::RestoreBackup { node, .. } => {
+            // One that is only being made is that of this moment.
+            let made = cluster.state().backups.remove(&number);
+            let backup = made.unwrap_or_else(|| cluster.stand.disk(cluster.id(node)).backup(cluster.now()));
+            cluster.hold_down(node);
+            cluster.replace_disk(node, Some(&backup), fault);
         }
         FaultKind::Buggify { names, chance_ppm } => cluster.stand.buggify(name_hash(&fault.id), names, *chance_ppm),
         FaultKind::RebalanceStorm { group, every } => {
@@ -136,14 +154,15 @@ fn apply(cluster: &Arc<Cluster>, number: usize, fault: &Fault) {
             let (cluster, node) = (Arc::clone(cluster), node.clone());
             cluster.stand.clone().spawn(async move { cluster.stop(&node).await });
         }
-        FaultKind::PowerLoss { node, style } => {
+        FaultKind::PowerLoss { node, style, garbage } => {
             cluster.hold_down(node);
-            cluster.power_loss(&[node], *style, name_hash(&fault.id));
+            lose_power(cluster, fault, &[node], Outage { survival: *style, garbage: *garbage });
         }
         FaultKind::Pause { node } => cluster.stand.pause(cluster.id(node)),
         FaultKind::DiskFill { .. }
         | FaultKind::DiskSlow { .. }
         | FaultKind::DiskStall { .. }
+        | FaultKind::DiskGone { .. }
         | FaultKind::DiskError { .. }
         | FaultKind::TornFlush { .. }
         | FaultKind::Media { .. } => disks::begin(cluster, number, fault),
@@ -171,6 +190,13 @@ fn apply(cluster: &Arc<Cluster>, number: usize, fault: &Fault) {
     }
 }
 
+fn lose_power(cluster: &Cluster, fault: &Fault, nodes: &[&str], outage: Outage) {
+    let pages = cluster.power_loss(nodes, outage, name_hash(&fault.id));
+    if pages > 0 {
+        cluster.record_run(Event::FaultHit(fault.id.clone(), "garbage-pages", pages));
+    }
+}
+
 pub(super) fn end_fault(cluster: &Arc<Cluster>, number: usize) {
     let Some(InEffect { impairments, mut hits, is_down }) = cluster.state().faults.remove(&number) else { return };
     let fault = &cluster.plan.scenario.faults[number];
@@ -182,9 +208,11 @@ pub(super) fn end_fault(cluster: &Arc<Cluster>, number: usize) {
     }
     cluster.record_run(Event::FaultEnd(fault.id.clone()));
     match &fault.kind {
-        FaultKind::Kill { node } | FaultKind::Panic { node } | FaultKind::PowerLoss { node, .. } => {
-            cluster.let_up(node);
-        }
+        FaultKind::Kill { node }
+        | FaultKind::Panic { node }
+        | FaultKind::PowerLoss { node, .. }
+        | FaultKind::DiskReplaced { node }
+        | FaultKind::RestoreBackup { node, .. } => cluster.let_up(node),
         FaultKind::DomainPowerLoss { domain, .. } => {
             cluster.plan.scenario.nodes_of_domain(domain).iter().for_each(|node| cluster.let_up(node));
         }
@@ -206,6 +234,7 @@ pub(super) fn end_fault(cluster: &Arc<Cluster>, number: usize) {
         FaultKind::DiskFill { .. }
         | FaultKind::DiskSlow { .. }
         | FaultKind::DiskStall { .. }
+        | FaultKind::DiskGone { .. }
         | FaultKind::DiskError { .. }
         | FaultKind::TornFlush { .. }
         | FaultKind::Media { .. } => disks::end(cluster, fault),

@@ -7,12 +7,12 @@ use host::Host;
 
 use crate::{
     history::{Event, Queue},
-    scenario::{FaultKind, Kind, Port, Topic},
+    scenario::{Fault, FaultKind, Kind, Port, Topic},
     stand::StopSignal,
 };
 
 use super::{
-    cluster::{Cluster, PROBE, Phase, in_one_line},
+    cluster::{Change, Cluster, PROBE, Phase, in_one_line},
     settle::Rest,
 };
 
@@ -24,6 +24,10 @@ const SETTLE_PAUSE: Duration = Duration::from_secs(1);
 
 /// Pause before a step of the start is tried again.
 const START_PAUSE: Duration = Duration::from_millis(200);
+
+/// As many queues a broker gives to a topic that it does not have when somebody sends to it: what producers ask for. With
+/// fewer, a topic that is made again could lose queues that have messages.
+const MADE_FOR_SENDERS: u32 = 4;
 
 /// The most pending things that are told.
 const PENDING_MAX: usize = 20;
@@ -55,7 +59,11 @@ pub(super) async fn watch(cluster: Arc<Cluster>, host: Host, stop: StopSignal) -
         let watcher = host.clone();
         host.spawn("watch", async move { watch_offsets(&cluster, &watcher, &admin, &name).await });
     }
-    if scenario.faults.iter().any(|fault| matches!(fault.kind, FaultKind::ConfigChange { .. })) {
+    let changes = |fault: &Fault| {
+        use FaultKind::{ConfigChange, DiskReplaced, RestoreBackup};
+        matches!(fault.kind, ConfigChange { .. } | DiskReplaced { .. } | RestoreBackup { .. })
+    };
+    if scenario.faults.iter().any(changes) {
         let (cluster, admin, changer) = (Arc::clone(&cluster), Arc::clone(&admin), host.clone());
         host.spawn("change", async move { make_changes(&cluster, &changer, &admin).await });
     }
@@ -70,14 +78,16 @@ pub(super) async fn watch(cluster: Arc<Cluster>, host: Host, stop: StopSignal) -
 /// Makes the changes of topics that faults want, each at one broker after the other. A topic never gets fewer queues.
 async fn make_changes(cluster: &Cluster, host: &Host, admin: &Admin) {
     loop {
-        let Some((fault, name, queues)) = cluster.state().changes.pop_front() else {
+        let next = cluster.state().changes.pop_front();
+        let Some(Change { fault, topic: name, queues, brokers }) = next else {
             cluster.change_wanted.notified().await;
             continue;
         };
         let Some(topic) = cluster.plan.scenario.topics.iter().find(|topic| topic.name == name) else { continue };
-        for broker in &topic.brokers {
+        for broker in &brokers {
             let addr = cluster.address(&format!("{broker}/0"), Port::Client);
-            let spec = TopicSpec::new(&name, queues.max(cluster.queues_of(topic, broker)));
+            let least = queues.unwrap_or(MADE_FOR_SENDERS).max(cluster.queues_of(topic, broker));
+            let spec = TopicSpec::new(&name, least);
             while admin.create_topic_at(&addr, &spec).await.is_err() {
                 host.sleep(START_PAUSE).await;
             }
@@ -86,7 +96,9 @@ async fn make_changes(cluster: &Cluster, host: &Host, admin: &Admin) {
                 state.queues.insert((name.clone(), broker.clone()), spec.write_queues);
                 state.changing -= 1;
             }
-            cluster.record_run(Event::FaultHit(fault.clone(), "config-changes", 1));
+            if queues.is_some() {
+                cluster.record_run(Event::FaultHit(fault.clone(), "config-changes", 1));
+            }
         }
     }
 }

@@ -153,6 +153,62 @@ fn the_power_goes_in_the_flush_that_is_hit_and_comes_back() {
 }
 
 #[test]
+fn a_broker_without_its_disk_dies_and_is_started_until_the_disk_is_back() {
+    let (_, run) =
+        run_with("[[fault]]\nid = \"f\"\nat = \"1s\"\nkind = \"disk-gone\"\nnode = \"broker-a/0\"\nfor = \"6s\"\n");
+    let (begun, over) = (begin(&run, "f"), place(&run, |event| *event == Event::FaultEnd("f".to_owned())));
+    let downs: Vec<Down> = run
+        .history
+        .records
+        .iter()
+        .filter_map(|record| match &record.event {
+            Event::NodeDown(how, _) => Some(*how),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(downs, [Down::Signal, Down::Exit], "it dies of a mapping, and cannot start");
+    let gone = &run.history.records[begun..over];
+    assert!(!gone.iter().any(|record| matches!(record.event, Event::Flush(_) | Event::SendOk(..))));
+    assert_eq!(run.findings.counts["disks-gone"], 2, "one for each life");
+    assert!(run.history.records.iter().any(|record| record.event == Event::Converged));
+}
+
+/// The runs of a fault that exchanges the disk of the broker, which must come to rest with nothing lost unlawfully.
+fn run_exchanged(fault: &str) -> (usize, Finished) {
+    let (_, run) = run_with(&format!(
+        "[claim]\nsurvives = [\"restore-backup\"]\n[[fault]]\nid = \"f\"\nat = \"3s\"\nnode = \"broker-a/0\"\n\
+         down = \"500ms\"\n{fault}\n"
+    ));
+    assert!(run.findings.reports.iter().all(|report| report.count == 0), "{:?}", run.findings.reports);
+    assert!(run.history.records.iter().any(|record| record.event == Event::Converged));
+    place(&run, |event| matches!(event, Event::Point("broker.log-exchanged", _)));
+    let recovered: Vec<u64> = run.history.records[begin(&run, "f")..]
+        .iter()
+        .filter_map(|record| if let Event::Recover(end) = record.event { Some(end) } else { None })
+        .collect();
+    let [end] = recovered[..] else { panic!("{recovered:?}") };
+    let resent = run.history.records.iter().rposition(|record| matches!(record.event, Event::SendOk(..)));
+    assert!(resent.expect("messages were sent") > begin(&run, "f"), "the new log takes messages");
+    (end as usize, run)
+}
+
+#[test]
+fn a_broker_on_a_replaced_disk_begins_anew_with_its_topics() {
+    let (end, run) = run_exchanged("kind = \"disk-replaced\"");
+    assert_eq!((end, run.findings.counts["disks-replaced"]), (0, 1));
+}
+
+#[test]
+fn a_broker_with_an_old_backup_goes_on_where_that_ends_and_tells_it() {
+    let ends = ["500ms", "1500ms"].map(|taken| {
+        let (end, run) = run_exchanged(&format!("kind = \"restore-backup\"\ntaken = \"{taken}\""));
+        assert_eq!(run.findings.counts["backups-restored"], 1);
+        end
+    });
+    assert!(0 < ends[0] && ends[0] < ends[1], "{ends:?}");
+}
+
+#[test]
 fn who_is_killed_while_he_stops_went_down_once() {
     let (_, run) = run_with(
         "[[fault]]\nid = \"stalled\"\nat = \"2s\"\nkind = \"disk-stall\"\nnode = \"broker-a/0\"\nfor = \"3s\"\n\

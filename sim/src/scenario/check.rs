@@ -60,6 +60,7 @@ pub(super) fn check(
     changes(source, scenario, places)?;
     times(source, scenario, places)?;
     disks(source, scenario, places)?;
+    backups(source, scenario, places)?;
     let idle = settings(source, places)?;
     storage::check(source, scenario, places)?;
     Ok(idle)
@@ -250,6 +251,20 @@ fn disks(source: &Source, scenario: &Scenario, places: &Places) -> Result<(), Sc
             let at = places.nodes.iter().find(|place| place.value == node).map_or(0..0, |place| place.at.clone());
             let message = format!("`{}` needs a broker, `{node}` has no disk", fault.kind.name());
             return Err(source.error(&at, message));
+        }
+    }
+    Ok(())
+}
+
+/// A backup is made before it is needed.
+fn backups(source: &Source, scenario: &Scenario, places: &Places) -> Result<(), ScenarioError> {
+    let restores = scenario.faults.iter().filter(|fault| matches!(fault.kind, FaultKind::RestoreBackup { .. }));
+    for (fault, taken) in restores.zip(&places.backups) {
+        let When::At(at) = fault.when else { continue };
+        if taken.value > at.least {
+            let (taken_at, at) = (units::print_time(taken.value), units::print_time(at.least));
+            let message = format!("`taken` is {taken_at}, and the backup is needed at {at}");
+            return Err(source.error(&taken.at, message).with_help("take it earlier, or move the fault"));
         }
     }
     Ok(())

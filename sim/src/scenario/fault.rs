@@ -54,6 +54,8 @@ pub enum FaultKind {
         domain: String,
         /// Which unflushed pages survive; drawn for each disk if not given.
         style: Option<Survival>,
+        /// What is lost reads old bytes of deleted files where it would read zeros.
+        garbage: bool,
     },
     /// Members of a consumer group go and come in quick succession.
     RebalanceStorm {
@@ -73,6 +75,8 @@ pub enum FaultKind {
         node: String,
         /// Which unflushed pages survive; drawn if not given.
         style: Option<Survival>,
+        /// What is lost reads old bytes of deleted files where it would read zeros.
+        garbage: bool,
     },
     /// The process is frozen; messages to it pile up.
     Pause {
@@ -184,6 +188,23 @@ pub enum FaultKind {
         /// The node.
         node: String,
     },
+    /// The device is not there for a time: every call on a file fails, whoever touches a mapping dies.
+    DiskGone {
+        /// The node.
+        node: String,
+    },
+    /// The machine loses power, and its disk is another one afterwards, on which nothing is.
+    DiskReplaced {
+        /// The node.
+        node: String,
+    },
+    /// The machine loses power, and its disk has what it had at some time before.
+    RestoreBackup {
+        /// The node.
+        node: String,
+        /// When the backup is made.
+        taken: Duration,
+    },
     /// Reads, writes and flushes take longer.
     DiskSlow {
         /// The node.
@@ -228,7 +249,7 @@ impl Fault {
 
 impl FaultKind {
     /// All names that `kind` may have in files.
-    pub const NAMES: [&str; 43] = [
+    pub const NAMES: [&str; 46] = [
         "kill",
         "panic",
         "stop",
@@ -253,6 +274,9 @@ impl FaultKind {
         "disk-fill",
         "disk-slow",
         "disk-stall",
+        "disk-gone",
+        "disk-replaced",
+        "restore-backup",
         "eio-read",
         "eio-write",
         "eio-flush",
@@ -296,6 +320,9 @@ impl FaultKind {
             FaultKind::DiskFill { .. } => "disk-fill",
             FaultKind::DiskSlow { .. } => "disk-slow",
             FaultKind::DiskStall { .. } => "disk-stall",
+            FaultKind::DiskReplaced { .. } => "disk-replaced",
+            FaultKind::RestoreBackup { .. } => "restore-backup",
+            FaultKind::DiskGone { .. } => error_name(DiskError::Gone),
             FaultKind::DiskError { error, .. } => error_name(*error),
             FaultKind::TornFlush { .. } => error_name(DiskError::TornFlush),
             FaultKind::Media { what, .. } => media_name(*what),
@@ -318,6 +345,9 @@ impl FaultKind {
             | FaultKind::DiskFill { node, .. }
             | FaultKind::DiskSlow { node, .. }
             | FaultKind::DiskStall { node }
+            | FaultKind::DiskGone { node }
+            | FaultKind::DiskReplaced { node }
+            | FaultKind::RestoreBackup { node, .. }
             | FaultKind::DiskError { node, .. }
             | FaultKind::TornFlush { node, .. }
             | FaultKind::Media { node, .. }
@@ -353,6 +383,9 @@ impl FaultKind {
             FaultKind::DiskFill { .. }
                 | FaultKind::DiskSlow { .. }
                 | FaultKind::DiskStall { .. }
+                | FaultKind::DiskGone { .. }
+                | FaultKind::DiskReplaced { .. }
+                | FaultKind::RestoreBackup { .. }
                 | FaultKind::DiskError { .. }
                 | FaultKind::TornFlush { .. }
                 | FaultKind::Media { .. }
@@ -368,6 +401,8 @@ impl FaultKind {
             | FaultKind::Stop { .. }
             | FaultKind::PowerLoss { .. }
             | FaultKind::TornFlush { .. }
+            | FaultKind::DiskReplaced { .. }
+            | FaultKind::RestoreBackup { .. }
             | FaultKind::DomainPowerLoss { .. } => Lasting::Down,
             FaultKind::OnLink { what: LinkFault::Reset, .. } | FaultKind::ConfigChange { .. } => Lasting::Moment,
             _ => Lasting::For,
@@ -386,7 +421,14 @@ impl FaultKind {
     /// Whether it takes the power from a node.
     #[must_use]
     pub fn loses_power(&self) -> bool {
-        matches!(self, FaultKind::PowerLoss { .. } | FaultKind::DomainPowerLoss { .. } | FaultKind::TornFlush { .. })
+        matches!(
+            self,
+            FaultKind::PowerLoss { .. }
+                | FaultKind::DomainPowerLoss { .. }
+                | FaultKind::TornFlush { .. }
+                | FaultKind::DiskReplaced { .. }
+                | FaultKind::RestoreBackup { .. }
+        )
     }
 
     /// What it counts in a run, by the names of [`COUNTS`](super::COUNTS), if it counts anything.
@@ -419,6 +461,7 @@ pub fn error_name(error: DiskError) -> &'static str {
         DiskError::MisdirectedWrite => "misdirected-write",
         DiskError::LyingFlush => "lying-flush",
         DiskError::TornFlush => "torn-flush",
+        DiskError::Gone => "disk-gone",
     }
 }
 

@@ -101,12 +101,13 @@ impl Kinds<'_, '_> {
             }
             "power-loss" => {
                 let style = choice(self.source, self.table.optional("style")?, "style", &Survival::NAMES)?;
+                let garbage = self.table.or("garbage", false)?;
                 match self.table.optional::<String>("domain")? {
                     Some(domain) => {
                         self.places.domains.push(domain.clone());
-                        FaultKind::DomainPowerLoss { domain: domain.value, style }
+                        FaultKind::DomainPowerLoss { domain: domain.value, style, garbage }
                     }
-                    None => FaultKind::PowerLoss { node: self.node()?, style },
+                    None => FaultKind::PowerLoss { node: self.node()?, style, garbage },
                 }
             }
             "pause" => FaultKind::Pause { node: self.node()? },
@@ -175,6 +176,13 @@ impl Kinds<'_, '_> {
             "lying-flush" => self.disk_error(DiskError::LyingFlush)?,
             "bit-rot" => self.media(Media::BitRot)?,
             "latent-sector" => self.media(Media::LatentSector)?,
+            "disk-replaced" => FaultKind::DiskReplaced { node: self.node()? },
+            "restore-backup" => {
+                let taken = self.table.required::<Duration>("taken")?;
+                self.places.backups.push(taken.clone());
+                FaultKind::RestoreBackup { node: self.node()?, taken: taken.value }
+            }
+            "disk-gone" => FaultKind::DiskGone { node: self.node()? },
             "disk-stall" => FaultKind::DiskStall { node: self.node()? },
             "eio-read" => self.disk_error(DiskError::Read)?,
             "eio-write" => self.disk_error(DiskError::Write)?,

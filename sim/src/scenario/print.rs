@@ -225,11 +225,9 @@ fn print_kind(out: &mut Lines, kind: &FaultKind) {
         print_link(out, link);
     }
     match kind {
-        FaultKind::DomainPowerLoss { domain, style } => {
+        FaultKind::DomainPowerLoss { domain, style, garbage } => {
             out.text("domain", domain);
-            if let Some(style) = style {
-                out.text("style", name_of(&Survival::NAMES, *style));
-            }
+            print_outage(out, *style, *garbage);
         }
         FaultKind::ConfigChange { topic, queues } => {
             out.text("topic", topic);
@@ -247,7 +245,7 @@ fn print_kind(out: &mut Lines, kind: &FaultKind) {
             out.text("group", group);
             out.text("every", &print_span(*every, print_time));
         }
-        FaultKind::PowerLoss { style: Some(style), .. } => out.text("style", name_of(&Survival::NAMES, *style)),
+        FaultKind::PowerLoss { style, garbage, .. } => print_outage(out, *style, *garbage),
         FaultKind::Cut { .. } | FaultKind::Latency { .. } | FaultKind::OnLink { .. } => print_of_link(out, kind),
         FaultKind::Partition { members: Some(members), .. } => {
             let key = if matches!(members, Members::Among(_)) { "among" } else { "order" };
@@ -270,14 +268,16 @@ fn print_kind(out: &mut Lines, kind: &FaultKind) {
                 out.text("within", &print_time(*within));
             }
         }
+        FaultKind::RestoreBackup { taken, .. } => out.text("taken", &print_time(*taken)),
         FaultKind::DiskSlow { factor, .. } => out.number("factor", (*factor).into()),
         FaultKind::Clock { what, back, .. } => print_clock(out, *what, *back),
         FaultKind::Kill { .. }
         | FaultKind::Panic { .. }
         | FaultKind::Stop { .. }
-        | FaultKind::PowerLoss { .. }
         | FaultKind::Pause { .. }
         | FaultKind::DiskStall { .. }
+        | FaultKind::DiskGone { .. }
+        | FaultKind::DiskReplaced { .. }
         | FaultKind::Partition { .. }
         | FaultKind::AcceptFull { .. }
         | FaultKind::ConnectHang { .. }
@@ -308,6 +308,15 @@ fn print_of_link(out: &mut Lines, kind: &FaultKind) {
             }
         }
         _ => {}
+    }
+}
+
+fn print_outage(out: &mut Lines, style: Option<Survival>, garbage: bool) {
+    if let Some(style) = style {
+        out.text("style", name_of(&Survival::NAMES, style));
+    }
+    if garbage {
+        out.line(format_args!("garbage = true"));
     }
 }
 

@@ -85,6 +85,8 @@ pub(super) struct Places {
     pub links: Vec<At<Link>>,
     /// Partitions, which need members enough; each at the key that says who they are.
     pub partitions: Vec<At<FaultKind>>,
+    /// When backups are made, in the order of their faults.
+    pub backups: Vec<At<Duration>>,
     /// Where the settings of each broker group, name servers and clients stand.
     pub settings: Vec<(SettingsOf, PlacedSettings)>,
 }

@@ -79,7 +79,10 @@ fn the_example_reads_as_it_is_meant() {
     assert_eq!(scenario.topics[0].brokers, ["broker-a"]);
     assert_eq!(scenario.consumers[0].tags, ["paid", "refund"]);
     assert_eq!(scenario.consumers[0].most_instances(), 5);
-    assert_eq!(scenario.faults[0].kind, FaultKind::PowerLoss { node: "broker-a/0".to_owned(), style: None });
+    assert_eq!(
+        scenario.faults[0].kind,
+        FaultKind::PowerLoss { node: "broker-a/0".to_owned(), style: None, garbage: false }
+    );
     assert_eq!(scenario.end_of_link("billing").len(), 5);
     assert_eq!(scenario.expect.at_least["acked"], 1000);
     let names: Vec<String> = scenario.nodes().into_iter().map(|(name, _)| name).collect();

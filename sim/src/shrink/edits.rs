@@ -33,6 +33,9 @@ pub(super) fn move_to(scenario: &mut Scenario, id: &str, to: Duration) {
         if let (When::At(at), true) = (&mut fault.when, fault.id == id) {
             by = at.least.saturating_sub(to);
             *at = Span::exactly(to);
+            if let FaultKind::RestoreBackup { taken, .. } = &mut fault.kind {
+                *taken = (*taken).min(to);
+            }
         }
     }
     for fault in waiting_for(scenario, id) {

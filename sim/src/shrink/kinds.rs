@@ -19,19 +19,24 @@ const DELAY_US_MIN: u64 = 1_000;
 /// than itself, so that taking one after the other comes to an end.
 pub(super) fn simpler(kind: &FaultKind) -> Vec<FaultKind> {
     let mut simpler = match kind.clone() {
-        FaultKind::PowerLoss { node, style } => {
-            let with = |style| FaultKind::PowerLoss { node: node.clone(), style: Some(style) };
-            simpler_styles(style).iter().copied().map(with).collect()
+        FaultKind::PowerLoss { node, style, garbage } => {
+            let with = |(style, garbage)| FaultKind::PowerLoss { node: node.clone(), style, garbage };
+            simpler_outages(style, garbage).map(with).collect()
         }
-        FaultKind::DomainPowerLoss { domain, style } => {
-            let with = |style| FaultKind::DomainPowerLoss { domain: domain.clone(), style: Some(style) };
-            simpler_styles(style).iter().copied().map(with).collect()
+        FaultKind::DomainPowerLoss { domain, style, garbage } => {
+            let with = |(style, garbage)| FaultKind::DomainPowerLoss { domain: domain.clone(), style, garbage };
+            simpler_outages(style, garbage).map(with).collect()
         }
         FaultKind::Panic { node } => vec![FaultKind::Kill { node }],
         FaultKind::RebalanceStorm { group, every } => {
             vec![FaultKind::RebalanceStorm { group, every: Span::exactly(every.most) }]
         }
         FaultKind::Cut { .. } | FaultKind::Latency { .. } | FaultKind::OnLink { .. } => simpler_network(kind),
+        FaultKind::RestoreBackup { node, taken } => {
+            let half = Duration::from_millis(u64::try_from(taken.as_millis()).unwrap_or(u64::MAX) / 2);
+            let with = |taken| FaultKind::RestoreBackup { node: node.clone(), taken };
+            [Duration::ZERO, half].map(with).into()
+        }
         FaultKind::DiskFill { .. }
         | FaultKind::DiskError { .. }
         | FaultKind::TornFlush { .. }
@@ -54,6 +59,8 @@ pub(super) fn simpler(kind: &FaultKind) -> Vec<FaultKind> {
         | FaultKind::ConfigChange { .. }
         | FaultKind::AcceptFull { .. }
         | FaultKind::ConnectHang { .. }
+        | FaultKind::DiskGone { .. }
+        | FaultKind::DiskReplaced { .. }
         | FaultKind::DiskStall { .. } => Vec::new(),
     };
     simpler.retain(|other| other != kind);
@@ -73,6 +80,12 @@ fn simpler_buggify(names: &[String], chance_ppm: u32) -> Vec<FaultKind> {
     let with = |names| FaultKind::Buggify { names, chance_ppm };
     let rarer = FaultKind::Buggify { names: names.to_vec(), chance_ppm: (chance_ppm / 2).max(1) };
     fewer.map(with).chain([rarer]).collect()
+}
+
+/// Losses of power that leave zeros, or have a simpler style.
+fn simpler_outages(style: Option<Survival>, garbage: bool) -> impl Iterator<Item = (Option<Survival>, bool)> {
+    let styles = simpler_styles(style).iter().map(move |style| (Some(*style), garbage));
+    garbage.then_some((style, false)).into_iter().chain(styles)
 }
 
 /// Styles of a loss of power: losing everything is the simplest.
@@ -211,6 +224,7 @@ mod tests {
         let error = |hits| FaultKind::DiskError { node: node(), path: "*".into(), error: DiskError::Flush, hits };
         let torn = |hits, within| FaultKind::TornFlush { node: node(), path: "*".into(), hits, within };
         let media = |count| FaultKind::Media { node: node(), path: "*".into(), what: Media::BitRot, count };
+        let restored = |taken| FaultKind::RestoreBackup { node: node(), taken };
         let clock = |what, back| FaultKind::Clock { node: node(), what, back };
         let buggify = |names: &[&str], chance_ppm| {
             let names = names.iter().map(|name| (*name).to_owned()).collect();
@@ -220,8 +234,8 @@ mod tests {
         let kinds = [
             (FaultKind::Kill { node: node() }, FaultKind::Kill { node: node() }),
             (
-                FaultKind::PowerLoss { node: node(), style: Some(Survival::Runs) },
-                FaultKind::PowerLoss { node: node(), style: Some(Survival::AllOld) },
+                FaultKind::PowerLoss { node: node(), style: Some(Survival::Runs), garbage: true },
+                FaultKind::PowerLoss { node: node(), style: Some(Survival::AllOld), garbage: false },
             ),
             (
                 FaultKind::Latency { link: link(true), extra: Span { least: ms(5), most: ms(500) } },
@@ -235,6 +249,7 @@ mod tests {
             ),
             (FaultKind::DiskSlow { node: node(), factor: 60 }, FaultKind::DiskSlow { node: node(), factor: 1 }),
             (media(9), media(1)),
+            (restored(ms(12_345)), restored(ms(0))),
             (error(Hits::Nth(40)), error(Hits::Nth(1))),
             (error(Hits::Chance(40)), error(Hits::Nth(1))),
             (torn(Hits::Nth(40), Some(ms(900))), torn(Hits::Nth(1), None)),

@@ -18,7 +18,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::{
     clock::NodeClock,
-    disk::{CrashReport, Disk, DiskError, Survival},
+    disk::{CrashReport, Disk, DiskError, Outage},
     machine::SimMachine,
     seed::name_hash,
     side::Side,
@@ -245,7 +245,7 @@ impl World {
     }
 
     /// The power of a node goes, with its process if one runs.
-    pub(crate) fn cut_power(&self, node: &Arc<Node>, survival: Option<Survival>, crash: u64) -> CrashReport {
+    pub(crate) fn cut_power(&self, node: &Arc<Node>, outage: Outage, crash: u64) -> CrashReport {
         let life = node.life();
         let was_running = life.is_some_and(|life| self.fence(&life));
         lock(&node.state).power_lost = true;
@@ -254,7 +254,7 @@ impl World {
             let (net, mut io) = core.net(now);
             net.power_lost(node.id, &mut io);
         });
-        let report = node.disk.power_loss(self.now(), crash, survival);
+        let report = node.disk.power_loss(self.now(), crash, outage);
         self.note(Side::Disk, node.id, report.dirty_pages, report.lost_pages);
         if was_running {
             self.drop_tasks(node);

@@ -125,6 +125,36 @@ fn only_what_is_claimed_loses_power_and_only_a_minority_stays_dead() {
 }
 
 #[test]
+fn disks_get_garbage_in_half_of_the_outages_and_backups_of_any_time_before() {
+    let file = FILE
+        .replace("\"power-loss:1\"", "\"power-loss:1\", \"restore-backup:1\", \"torn-flush:1\"")
+        .replace("max-down = 2", "rates = { restore-backup = \"2/m\" }");
+    let (mut outages, mut garbage, mut backups, mut parts) = (0_i64, 0_i64, 0.0, 0.0);
+    for seed in 0..1_000 {
+        for fault in plan_of(&file, seed).faults {
+            let When::At(at) = fault.when else { continue };
+            match fault.kind {
+                FaultKind::PowerLoss { garbage: is_garbage, .. } => {
+                    outages += 1;
+                    garbage += i64::from(is_garbage);
+                }
+                FaultKind::RestoreBackup { taken, .. } => {
+                    assert!(taken <= at.least);
+                    backups += 1.0;
+                    parts += taken.as_secs_f64() / at.least.as_secs_f64();
+                }
+                FaultKind::TornFlush { within, .. } => assert!(within.is_some(), "nobody knew when its node is down"),
+                _ => {}
+            }
+        }
+    }
+    // Three sigma of a fair coin, and of a uniform number.
+    assert!(outages > 100 && (2 * garbage - outages).pow(2) <= 9 * outages, "{garbage} of {outages}");
+    let sigma = (1.0 / 12.0_f64 / backups).sqrt();
+    assert!(backups > 100.0 && (parts / backups - 0.5).abs() <= 3.0 * sigma, "{parts} of {backups}");
+}
+
+#[test]
 fn a_plan_has_no_nemesis_and_is_its_own_plan() {
     for seed in 0..20 {
         let printed = plan_of(FILE, seed).print();

@@ -50,6 +50,7 @@ pub(super) fn begin(cluster: &Arc<Cluster>, number: usize, fault: &Fault) {
             let wrong = DiskFault { path, error: DiskError::TornFlush, hits: *hits };
             cluster.stand.disk(cluster.id(node)).add_fault(name_hash(&fault.id), wrong);
         }
+        FaultKind::DiskGone { node } => cluster.stand.disk(cluster.id(node)).vanish(cluster.now()),
         FaultKind::DiskSlow { node, factor } => cluster.stand.disk(cluster.id(node)).slow(*factor),
         _ => {}
     }
@@ -61,6 +62,7 @@ pub(super) fn end(cluster: &Cluster, fault: &Fault) {
         FaultKind::DiskFill { node, .. } => cluster.stand.disk(cluster.id(node)).fill_percent(HEALED_FILL_PERCENT),
         FaultKind::DiskSlow { node, .. } => cluster.stand.disk(cluster.id(node)).slow(1),
         FaultKind::DiskStall { node } => cluster.stand.disk(cluster.id(node)).stall(0),
+        FaultKind::DiskGone { node } => cluster.stand.disk(cluster.id(node)).come_back(),
         FaultKind::Media { node, .. } => {
             cluster.stand.disk(cluster.id(node)).repair(name_hash(&fault.id), cluster.now());
         }

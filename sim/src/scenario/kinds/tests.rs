@@ -168,6 +168,14 @@ fn every_kind_of_a_disk_reads_and_prints() {
     assert_eq!(error("lying-flush\nfor = \"5s\""), all(DiskError::LyingFlush));
     let stall = kind("kind = \"disk-stall\"\nnode = \"broker-a/0\"\nfor = \"3s\"");
     assert_eq!(stall, FaultKind::DiskStall { node: node() });
+    let gone = kind("kind = \"disk-gone\"\nnode = \"broker-a/0\"\nfor = \"3s\"");
+    assert_eq!(gone, FaultKind::DiskGone { node: node() });
+    let replaced = kind("kind = \"disk-replaced\"\nnode = \"broker-a/0\"\ndown = \"3s\"");
+    assert_eq!(replaced, FaultKind::DiskReplaced { node: node() });
+    let restored = kind("kind = \"restore-backup\"\nnode = \"broker-a/0\"\ntaken = \"500ms\"\ndown = \"3s\"");
+    assert_eq!(restored, FaultKind::RestoreBackup { node: node(), taken: Duration::from_millis(500) });
+    let outage = kind("kind = \"power-loss\"\nnode = \"broker-a/0\"\nstyle = \"runs\"\ngarbage = true\ndown = \"1s\"");
+    assert_eq!(outage, FaultKind::PowerLoss { node: node(), style: Some(Survival::Runs), garbage: true });
     let fill = kind("kind = \"disk-fill\"\nnode = \"broker-a/0\"\npercent = \"92%\"\nramp = \"20s\"");
     assert_eq!(fill, FaultKind::DiskFill { node: node(), percent: 92, ramp: Duration::from_secs(20) });
 }
@@ -227,7 +235,8 @@ fn kinds_of_many_nodes_read_and_print() {
     let text = format!("{BEFORE}kind = \"power-loss\"\ndomain = \"rack\"\nstyle = \"all-old\"\n{domain}");
     let scenario = Scenario::parse("x.toml", &text).unwrap();
     assert_eq!(scenario.nodes_of_domain("rack"), ["namesrv/0", "broker-b/0"]);
-    let power_loss = FaultKind::DomainPowerLoss { domain: "rack".into(), style: Some(Survival::AllOld) };
+    let power_loss =
+        FaultKind::DomainPowerLoss { domain: "rack".into(), style: Some(Survival::AllOld), garbage: false };
     assert_eq!(scenario.faults[0].kind, power_loss);
     let again = Scenario::parse("x.toml", &scenario.print()).unwrap();
     assert_eq!((&again.domains, &again.faults[0].kind), (&scenario.domains, &scenario.faults[0].kind));
