@@ -107,6 +107,7 @@ macro_rules! scenarios {
 
 scenarios! {
     bad_network: "bad-network",
+    broker_drained: "broker-drained",
     broker_kill: "broker-kill",
     buggify: "buggify",
     clients_come_and_go: "clients-come-and-go",

@@ -25,14 +25,16 @@ pub struct TopicSpec {
     pub read_queues: u32,
     /// Queues that take messages, on each broker.
     pub write_queues: u32,
+    /// Whether producers may send to it; without that they go elsewhere, and it gives what it has.
+    pub writable: bool,
     /// Whether producers rely on the order of its queues.
     pub order: bool,
 }
 
 impl TopicSpec {
-    /// A topic with as many queues to read as to write.
+    /// A topic with as many queues to read as to write, which producers may send to.
     pub fn new(name: impl Into<String>, queues: u32) -> TopicSpec {
-        TopicSpec { name: name.into(), read_queues: queues, write_queues: queues, order: false }
+        TopicSpec { name: name.into(), read_queues: queues, write_queues: queues, writable: true, order: false }
     }
 }
 
@@ -69,7 +71,7 @@ impl Admin {
             default_topic: "TBW102".to_owned(),
             read_queue_nums: count(spec.read_queues),
             write_queue_nums: count(spec.write_queues),
-            perm: 6,
+            perm: if spec.writable { 6 } else { 4 },
             topic_filter_type: "SINGLE_TAG".to_owned(),
             topic_sys_flag: Some(0),
             order: spec.order,

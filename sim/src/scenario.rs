@@ -245,6 +245,14 @@ pub struct Topic {
     pub brokers: Vec<String>,
 }
 
+impl Topic {
+    /// Whether a node is of a broker group that holds it.
+    #[must_use]
+    pub fn is_at(&self, node: &str) -> bool {
+        node.rsplit_once('/').is_some_and(|(group, _)| self.brokers.iter().any(|broker| broker == group))
+    }
+}
+
 /// Producers that share a group name, a topic and a load.
 #[derive(Debug, Clone)]
 pub struct ProducerGroup {

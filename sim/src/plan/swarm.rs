@@ -85,6 +85,10 @@ pub const FAMILIES: &[Family] = &[
         let (topic, queues) = &at.topics[choice % at.topics.len()];
         FaultKind::ConfigChange { topic: topic.clone(), queues: (queues + more).min(MOST_QUEUES) }
     }),
+    family("drain", 2_000, Aim::Brokers, Guard::Free, (5_000, 60_000), |at| {
+        let (choice, node) = (at.number(1, 1 << 20) as usize, at.node());
+        FaultKind::Drain { node, topic: at.topics[choice % at.topics.len()].0.clone() }
+    }),
     family("buggify", 1_000, Aim::Everyone, Guard::Free, (10_000, 300_000), |at| at.buggify()),
     family("stop", 2_000, Aim::Servers, Guard::Down, (200, 30_000), |at| FaultKind::Stop { node: at.node() }),
     family("power-loss", 2_000, Aim::Brokers, Guard::DownClaimed, (500, 30_000), |at| FaultKind::PowerLoss {
@@ -350,7 +354,7 @@ fn of_family(scenario: &Scenario, nemesis: &Nemesis, family: &Family, seed: Seed
     let needs_claim = matches!(family.guard, Guard::DownClaimed | Guard::Claimed);
     let may_grow = scenario.topics.iter().filter(|topic| topic.queues < MOST_QUEUES);
     let topics: Vec<(String, u32)> = may_grow.map(|topic| (topic.name.clone(), topic.queues)).collect();
-    let is_possible = family.name != "config-change" || !topics.is_empty();
+    let is_possible = !matches!(family.name, "config-change" | "drain") || !topics.is_empty();
     let allowed = !nodes.is_empty() && (claimed || !needs_claim) && is_possible;
     let Some(per_minute) = rate(seed, family.name, range).filter(|_| allowed) else { return Vec::new() };
     let mean_gap = 60_000_000_000_000 / per_minute;
@@ -375,9 +379,16 @@ fn of_family(scenario: &Scenario, nemesis: &Nemesis, family: &Family, seed: Seed
         if kind.link().is_some_and(|link| scenario.only_node_of(link).is_some()) {
             continue; // From a node to itself nothing passes that could be kept back.
         }
+        if matches!(&kind, FaultKind::Drain { node, topic } if !holds(scenario, topic, node)) {
+            continue;
+        }
         faults.push((family.guard, Fault { id: unique(scenario, id), when: When::At(Span::exactly(at)), kind, lasts }));
     }
     faults
+}
+
+fn holds(scenario: &Scenario, topic: &str, node: &str) -> bool {
+    scenario.topics.iter().any(|other| other.name == topic && other.is_at(node))
 }
 
 /// The rate of a family in this seed, in thousandths per minute; `None` if it does not take part.

@@ -19,7 +19,7 @@ use crate::{
     net::ImpairmentId,
     plan::Plan,
     points::POLL,
-    scenario::{BrokerGroup, Fault, FileSystem, Kind, Port, Role, Settings, Topic, When},
+    scenario::{BrokerGroup, Fault, FaultKind, FileSystem, Kind, Port, Role, Settings, Topic, When},
     seed::name_hash,
     stand::{NodeId, NodeSpec, NodeStatus, Stand, StopSignal, Stopped},
     workload,
@@ -113,8 +113,10 @@ pub(crate) struct Change {
     pub fault: String,
     /// The topic.
     pub topic: String,
-    /// How many queues it gets; `None` if it is to be as it was, where it may be missing.
+    /// How many queues it gets; `None` if it keeps those it has, or had where it may be missing.
     pub queues: Option<u32>,
+    /// Whether it counts as a change of the configuration.
+    pub counts: bool,
     /// At which brokers.
     pub brokers: Vec<String>,
 }
@@ -339,8 +341,17 @@ impl Cluster {
         let broker = group_of(node).to_owned();
         for topic in self.plan.scenario.topics.iter().filter(|topic| topic.brokers.contains(&broker)) {
             let (fault, topic) = (fault.id.clone(), topic.name.clone());
-            self.change(Change { fault, topic, queues: None, brokers: vec![broker.clone()] });
+            let brokers = vec![broker.clone()];
+            self.change(Change { fault, topic, queues: None, counts: false, brokers });
         }
+    }
+
+    /// Whether a fault keeps a broker from taking messages of a topic.
+    pub fn is_drained(&self, topic: &str, broker: &str) -> bool {
+        let in_effect: Vec<usize> = self.state().faults.keys().copied().collect();
+        let mut kinds = in_effect.into_iter().map(|number| &self.plan.scenario.faults[number].kind);
+        kinds
+            .any(|kind| matches!(kind, FaultKind::Drain { node, topic: of } if of == topic && group_of(node) == broker))
     }
 
     /// The stand's own client is to do something about a topic.

@@ -16,7 +16,7 @@ use crate::{
 };
 
 use super::{
-    cluster::{Change, Cluster, InEffect, Phase},
+    cluster::{Change, Cluster, InEffect, Phase, group_of},
     triggers,
 };
 
@@ -130,8 +130,9 @@ fn apply(cluster: &Arc<Cluster>, number: usize, fault: &Fault) {
             let of_topic = cluster.plan.scenario.topics.iter().find(|other| other.name == *topic);
             let brokers = of_topic.map_or_else(Vec::new, |topic| topic.brokers.clone());
             let (fault, topic) = (fault.id.clone(), topic.clone());
-            cluster.change(Change { fault, topic, queues: Some(*queues), brokers });
+            cluster.change(Change { fault, topic, queues: Some(*queues), counts: true, brokers });
         }
+        FaultKind::Drain { node, topic } => drain(cluster, fault, node, topic),
         FaultKind::DiskReplaced { node } => {
             cluster.hold_down(node);
             cluster.replace_disk(node, None, fault);
@@ -197,6 +198,12 @@ fn lose_power(cluster: &Cluster, fault: &Fault, nodes: &[&str], outage: Outage) 
     }
 }
 
+/// The permission of a topic at a broker is to be what the faults in effect say.
+fn drain(cluster: &Arc<Cluster>, fault: &Fault, node: &str, topic: &str) {
+    let brokers = vec![group_of(node).to_owned()];
+    cluster.change(Change { fault: fault.id.clone(), topic: topic.to_owned(), queues: None, counts: true, brokers });
+}
+
 pub(super) fn end_fault(cluster: &Arc<Cluster>, number: usize) {
     let Some(InEffect { impairments, mut hits, is_down }) = cluster.state().faults.remove(&number) else { return };
     let fault = &cluster.plan.scenario.faults[number];
@@ -228,6 +235,7 @@ pub(super) fn end_fault(cluster: &Arc<Cluster>, number: usize) {
                 cluster.let_up(&node);
             });
         }
+        FaultKind::Drain { node, topic } => drain(cluster, fault, node, topic),
         FaultKind::Buggify { .. } => cluster.stand.end_buggify(name_hash(&fault.id)),
         FaultKind::TornFlush { node, .. } if is_down => cluster.let_up(node),
         FaultKind::Pause { node } => cluster.stand.resume(cluster.id(node)),

@@ -60,8 +60,8 @@ pub(super) async fn watch(cluster: Arc<Cluster>, host: Host, stop: StopSignal) -
         host.spawn("watch", async move { watch_offsets(&cluster, &watcher, &admin, &name).await });
     }
     let changes = |fault: &Fault| {
-        use FaultKind::{ConfigChange, DiskReplaced, RestoreBackup};
-        matches!(fault.kind, ConfigChange { .. } | DiskReplaced { .. } | RestoreBackup { .. })
+        use FaultKind::{ConfigChange, DiskReplaced, Drain, RestoreBackup};
+        matches!(fault.kind, ConfigChange { .. } | DiskReplaced { .. } | Drain { .. } | RestoreBackup { .. })
     };
     if scenario.faults.iter().any(changes) {
         let (cluster, admin, changer) = (Arc::clone(&cluster), Arc::clone(&admin), host.clone());
@@ -79,7 +79,7 @@ pub(super) async fn watch(cluster: Arc<Cluster>, host: Host, stop: StopSignal) -
 async fn make_changes(cluster: &Cluster, host: &Host, admin: &Admin) {
     loop {
         let next = cluster.state().changes.pop_front();
-        let Some(Change { fault, topic: name, queues, brokers }) = next else {
+        let Some(Change { fault, topic: name, queues, counts, brokers }) = next else {
             cluster.change_wanted.notified().await;
             continue;
         };
@@ -87,7 +87,8 @@ async fn make_changes(cluster: &Cluster, host: &Host, admin: &Admin) {
         for broker in &brokers {
             let addr = cluster.address(&format!("{broker}/0"), Port::Client);
             let least = queues.unwrap_or(MADE_FOR_SENDERS).max(cluster.queues_of(topic, broker));
-            let spec = TopicSpec::new(&name, least);
+            let writable = !cluster.is_drained(&name, broker);
+            let spec = TopicSpec { writable, ..TopicSpec::new(&name, least) };
             while admin.create_topic_at(&addr, &spec).await.is_err() {
                 host.sleep(START_PAUSE).await;
             }
@@ -96,7 +97,7 @@ async fn make_changes(cluster: &Cluster, host: &Host, admin: &Admin) {
                 state.queues.insert((name.clone(), broker.clone()), spec.write_queues);
                 state.changing -= 1;
             }
-            if queues.is_some() {
+            if counts {
                 cluster.record_run(Event::FaultHit(fault.clone(), "config-changes", 1));
             }
         }

@@ -12,7 +12,11 @@ fn run_with(more: &str) -> (Scenario, Finished) {
          [[producer]]\ngroup = \"checkout\"\ntopic = \"orders\"\nrate = \"5/s\"\nend = \"6s\"\n\
          [[consumer]]\ngroup = \"billing\"\nsubscribe = \"orders\"\n{more}"
     );
-    let plan = Plan::draw(Scenario::parse("x.toml", &text).unwrap(), Some(7));
+    run_text(&text)
+}
+
+fn run_text(text: &str) -> (Scenario, Finished) {
+    let plan = Plan::draw(Scenario::parse("x.toml", text).unwrap(), Some(7));
     let finished = run(plan.clone(), RunOptions::default()).unwrap();
     (plan.scenario, finished)
 }
@@ -51,6 +55,50 @@ fn a_fault_happens_on_exactly_the_visit_it_waits_for() {
     assert_eq!(after, [&Event::NodeDown(Down::Kill, String::new())]);
     assert!(never_fired(&scenario, &run.history).is_empty());
     assert_eq!(run.aborted, None);
+}
+
+#[test]
+fn producers_leave_a_drained_broker_and_come_back() {
+    let text = r#"
+        format = 1
+        active = "20s"
+        settle = "1m"
+        [[broker]]
+        name = "broker-a"
+        [[broker]]
+        name = "broker-b"
+        [[topic]]
+        name = "orders"
+        queues = 2
+        [[producer]]
+        group = "checkout"
+        topic = "orders"
+        rate = "10/s"
+        config = { pollNameServerInterval = 500 }
+        [[consumer]]
+        group = "billing"
+        subscribe = "orders"
+        [[fault]]
+        id = "f"
+        at = "5s"
+        kind = "drain"
+        node = "broker-b/0"
+        topic = "orders"
+        for = "8s"
+    "#;
+    let (_, run) = run_text(text);
+    let records = &run.history.records;
+    let active = records[place(&run, |event| *event == Event::Phase("active"))].at;
+    let second = |record: &Record| (record.at.saturating_sub(active)) / 1_000_000_000;
+    let of_b =
+        |event: &Event| matches!(event, Event::SendOk(_, queue, ..) if run.history.queue(*queue).broker == "broker-b");
+    let acknowledged: std::collections::BTreeSet<u64> =
+        records.iter().filter(|record| of_b(&record.event)).map(second).collect();
+    // The broker tells the name server at once, and the producer looks at the route twice a second.
+    assert!((0..5).chain(15..20).all(|second| acknowledged.contains(&second)), "{acknowledged:?}");
+    assert!((7..13).all(|second| !acknowledged.contains(&second)), "{acknowledged:?}");
+    assert_eq!(run.findings.counts["config-changes"], 2);
+    place(&run, |event| *event == Event::Converged);
 }
 
 #[test]

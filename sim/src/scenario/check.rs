@@ -109,6 +109,14 @@ fn links(source: &Source, scenario: &Scenario, places: &Places) -> Result<(), Sc
 
 /// A topic gets more queues, not fewer: what lies in a queue that is taken away is read by nobody.
 fn changes(source: &Source, scenario: &Scenario, places: &Places) -> Result<(), ScenarioError> {
+    for At { value: (name, node), at } in &places.drains {
+        let Some(topic) = scenario.topics.iter().find(|topic| topic.name == *name) else { continue };
+        if !topic.is_at(node) {
+            let message = format!("`{name}` is not at `{node}`");
+            let help = format!("it is at: {}", topic.brokers.join(", "));
+            return Err(source.error(at, message).with_help(help));
+        }
+    }
     for At { value: (name, queues), at } in &places.changes {
         let Some(topic) = scenario.topics.iter().find(|topic| topic.name == *name) else { continue };
         if *queues <= topic.queues {

@@ -134,6 +134,14 @@ pub enum FaultKind {
         /// How many it has from then on.
         queues: u32,
     },
+    /// A topic is read-only at a broker, which is how a broker is taken out of use: producers go elsewhere with their next
+    /// look at the route, and what it has is still read.
+    Drain {
+        /// The node.
+        node: String,
+        /// The topic.
+        topic: String,
+    },
     /// Product code behaves unusually where it may (`host::buggify!`), on every node.
     Buggify {
         /// Where, by the names of [`BUGGIFY`](crate::points::BUGGIFY).
@@ -249,7 +257,7 @@ impl Fault {
 
 impl FaultKind {
     /// All names that `kind` may have in files.
-    pub const NAMES: [&str; 46] = [
+    pub const NAMES: [&str; 47] = [
         "kill",
         "panic",
         "stop",
@@ -296,6 +304,7 @@ impl FaultKind {
         "rebalance-storm",
         "config-change",
         "buggify",
+        "drain",
     ];
 
     /// Its name in files.
@@ -309,6 +318,7 @@ impl FaultKind {
             FaultKind::RebalanceStorm { .. } => "rebalance-storm",
             FaultKind::ConfigChange { .. } => "config-change",
             FaultKind::Buggify { .. } => "buggify",
+            FaultKind::Drain { .. } => "drain",
             FaultKind::PowerLoss { .. } => "power-loss",
             FaultKind::Pause { .. } => "pause",
             FaultKind::Cut { .. } => "cut",
@@ -345,6 +355,7 @@ impl FaultKind {
             | FaultKind::DiskFill { node, .. }
             | FaultKind::DiskSlow { node, .. }
             | FaultKind::DiskStall { node }
+            | FaultKind::Drain { node, .. }
             | FaultKind::DiskGone { node }
             | FaultKind::DiskReplaced { node }
             | FaultKind::RestoreBackup { node, .. }

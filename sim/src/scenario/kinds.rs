@@ -94,6 +94,12 @@ impl Kinds<'_, '_> {
                 self.places.changes.push(At { value: (topic.value.clone(), queues.value), at: queues.at });
                 FaultKind::ConfigChange { topic: topic.value, queues: queues.value }
             }
+            "drain" => {
+                let (topic, node) = (self.table.required::<String>("topic")?, self.node()?);
+                self.places.topics.push(topic.clone());
+                self.places.drains.push(At { value: (topic.value.clone(), node.clone()), at: topic.at });
+                FaultKind::Drain { node, topic: topic.value }
+            }
             "rebalance-storm" => {
                 let group = self.table.required::<String>("group")?;
                 self.places.consumers.push(group.clone());

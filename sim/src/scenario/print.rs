@@ -233,6 +233,7 @@ fn print_kind(out: &mut Lines, kind: &FaultKind) {
             out.text("topic", topic);
             out.number("queues", (*queues).into());
         }
+        FaultKind::Drain { topic, .. } => out.text("topic", topic),
         FaultKind::Buggify { names, chance_ppm } => {
             if *names != BUGGIFY {
                 out.list("names", names.iter().map(String::as_str));

@@ -59,6 +59,8 @@ pub(super) struct Places {
     pub domains: Vec<At<String>>,
     /// Topics with the numbers of queues that they get.
     pub changes: Vec<At<(String, u32)>>,
+    /// Topics and the nodes that are to take no messages of them.
+    pub drains: Vec<At<(String, String)>>,
     /// Names that must be consumer groups.
     pub consumers: Vec<At<String>>,
     /// Names of topics; each must be used once.

@@ -57,6 +57,7 @@ pub(super) fn simpler(kind: &FaultKind) -> Vec<FaultKind> {
         | FaultKind::Pause { .. }
         | FaultKind::Partition { .. }
         | FaultKind::ConfigChange { .. }
+        | FaultKind::Drain { .. }
         | FaultKind::AcceptFull { .. }
         | FaultKind::ConnectHang { .. }
         | FaultKind::DiskGone { .. }

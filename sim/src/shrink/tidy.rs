@@ -101,6 +101,9 @@ fn has_whom(scenario: &Scenario, kind: &FaultKind) -> bool {
     match kind {
         FaultKind::DomainPowerLoss { domain, .. } => scenario.domains.iter().any(|other| other.name == *domain),
         FaultKind::RebalanceStorm { group, .. } => scenario.consumers.iter().any(|other| other.group == *group),
+        FaultKind::Drain { node, topic } => {
+            scenario.topics.iter().any(|other| other.name == *topic && other.is_at(node))
+        }
         FaultKind::ConfigChange { topic, .. } => scenario.topics.iter().any(|other| other.name == *topic),
         FaultKind::Partition { shape, node, members: Some(members) } => {
             let is_there = |name: &String| !scenario.end_of_link(name).is_empty();

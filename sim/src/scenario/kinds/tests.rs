@@ -231,6 +231,8 @@ fn kinds_of_many_nodes_read_and_print() {
     assert_eq!(buggify, FaultKind::Buggify { names, chance_ppm: 30_000 });
     let all = BUGGIFY.map(str::to_owned).to_vec();
     assert_eq!(kind("kind = \"buggify\"\nfor = \"9s\""), FaultKind::Buggify { names: all, chance_ppm: 250_000 });
+    let drain = kind("kind = \"drain\"\nnode = \"broker-a/0\"\ntopic = \"orders\"\nfor = \"20s\"");
+    assert_eq!(drain, FaultKind::Drain { node: "broker-a/0".into(), topic: "orders".into() });
     let domain = "[[domain]]\nname = \"rack\"\nnodes = [\"broker-b\", \"namesrv/0\"]\n";
     let text = format!("{BEFORE}kind = \"power-loss\"\ndomain = \"rack\"\nstyle = \"all-old\"\n{domain}");
     let scenario = Scenario::parse("x.toml", &text).unwrap();
