@@ -234,6 +234,15 @@ impl<F> Drop for Scoped<F> {
     }
 }
 
+/// Makes a host current while `work` runs, which must not panic. It is moved there and back: a task does this at every
+/// poll, and another handle would have to be counted.
+pub(crate) fn lend<T>(host: &mut Option<Host>, work: impl FnOnce() -> T) -> T {
+    let previous = swap(host.take());
+    let result = work();
+    *host = swap(previous);
+    result
+}
+
 fn swap(host: Option<Host>) -> Option<Host> {
     CURRENT.try_with(|current| current.replace(host)).ok().flatten()
 }

@@ -12,7 +12,7 @@ use std::{
 
 use tokio::sync::oneshot;
 
-use crate::{Host, machine::TaskControl};
+use crate::{Host, current, machine::TaskControl};
 
 /// Why a task has no result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -151,14 +151,15 @@ where
     F::Output: Send + 'static,
 {
     let (tell, result) = oneshot::channel();
-    let task = Task { host: host.clone(), name, future: Some(Box::pin(future)), tell: Some(tell) };
+    let task = Task { host: Some(host.clone()), name, future: Some(Box::pin(future)), tell: Some(tell) };
     let control = host.machine().spawn(name, Box::pin(task));
     JoinHandle { control: Arc::from(control), result }
 }
 
 /// Runs a task's future inside its host and turns a panic into the end of the node.
 struct Task<F: Future> {
-    host: Host,
+    /// `None` only while it is lent to the thread, for a poll.
+    host: Option<Host>,
     name: &'static str,
     /// `None` once it ended: a finished future is dropped before its result is told.
     future: Option<Pin<Box<F>>>,
@@ -171,17 +172,20 @@ impl<F: Future> Future for Task<F> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = &mut *self;
         let Some(future) = this.future.as_mut() else { return Poll::Ready(()) };
-        let _entered = this.host.enter();
-        let polled = std::panic::catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx)));
-        let result = match polled {
+        let poll = || std::panic::catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx)));
+        let polled = current::lend(&mut this.host, poll);
+        let ended = match polled {
             Ok(Poll::Pending) => return Poll::Pending,
             Ok(Poll::Ready(output)) => Ok(output),
-            Err(panic) => {
-                this.host.machine().panicked(this.name, panic_text(&*panic));
-                Err(JoinError::Panicked)
-            }
+            Err(panic) => Err(panic),
         };
-        drop_quietly(&this.host, this.name, this.future.take());
+        let Some(host) = &this.host else { return Poll::Ready(()) };
+        let _entered = host.enter();
+        let result = ended.map_err(|panic| {
+            host.machine().panicked(this.name, panic_text(&*panic));
+            JoinError::Panicked
+        });
+        drop_quietly(host, this.name, this.future.take());
         if let Some(tell) = this.tell.take() {
             // Nobody waits for it: then nobody needs it.
             drop(tell.send(result));
@@ -192,9 +196,9 @@ impl<F: Future> Future for Task<F> {
 
 impl<F: Future> Drop for Task<F> {
     fn drop(&mut self) {
-        let _entered = self.host.enter();
-        let future = self.future.take();
-        drop_quietly(&self.host, self.name, future);
+        let Some(host) = &self.host else { return };
+        let _entered = host.enter();
+        drop_quietly(host, self.name, self.future.take());
     }
 }
 
