@@ -1,96 +1,171 @@
-//! A record as one JSON object, keys in the order of `spec/simulation.md` 6.1.
+//! A record as one JSON object, keys in the order of `spec/simulation.md` 6.1: `i t n inc k m q o x f v`; what a record
+//! does not have is left out. Written by hand, because a run writes a line for everything that happens in it.
 
-use serde::Serialize;
+use std::fmt::{self, Display, Write as _};
 
-use super::{Down, Event, History, QueueRef, Record};
-
-/// The keys of a record, in the order they are written; what a record does not have is left out.
-#[derive(Serialize)]
-struct Line<'a> {
-    i: u64,
-    t: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    n: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    inc: Option<u32>,
-    k: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    m: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    q: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    o: Option<i64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    x: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    f: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    v: Option<String>,
-}
+use super::{Event, History, QueueRef, Record};
 
 /// Appends the line of a record, without a newline.
 pub(super) fn encode(history: &History, index: u64, record: &Record, out: &mut Vec<u8>) {
-    let empty = Line {
-        i: index,
-        t: record.at,
-        n: record.node.map(|(node, _)| history.node(node)),
-        inc: record.node.map(|(_, incarnation)| incarnation),
-        k: record.event.kind(),
-        m: None,
-        q: None,
-        o: None,
-        x: None,
-        f: None,
-        v: None,
-    };
-    serde_json::to_writer(out, &fill(history, &record.event, empty)).expect("writing into memory cannot fail");
+    let mut line = Line { out };
+    line.number(r#"{"i":"#, index);
+    line.number(r#","t":"#, record.at);
+    if let Some((node, incarnation)) = record.node {
+        line.text(r#","n":""#, history.node(node));
+        line.number(r#","inc":"#, incarnation);
+    }
+    line.text(r#","k":""#, record.event.kind());
+    line.event(history, &record.event);
+    line.out.push(b'}');
 }
 
-fn fill<'a>(history: &History, event: &'a Event, line: Line<'a>) -> Line<'a> {
-    let queue = |queue: QueueRef| Some(history.queue(queue).to_string());
-    let offset = |offset: u64| i64::try_from(offset).ok();
-    match event {
-        Event::NodeUp | Event::Converged => line,
-        Event::Phase(name) | Event::Reached(name) | Event::Broken(name) => Line { v: Some((*name).to_owned()), ..line },
-        Event::NodeDown(how, why) => Line { v: Some(down(*how, why)), ..line },
-        Event::DiskCrash { dirty, lost, torn } => {
-            Line { v: Some(format!("dirty {dirty} lost {lost} torn {torn}")), ..line }
+/// A line that is being written.
+struct Line<'a> {
+    out: &'a mut Vec<u8>,
+}
+
+impl Line<'_> {
+    /// What is particular to the kind of event, from key `m` on.
+    fn event(&mut self, history: &History, event: &Event) {
+        match event {
+            Event::NodeUp | Event::Converged => {}
+            Event::Phase(name) | Event::Reached(name) | Event::Broken(name) => self.v(name),
+            Event::NodeDown(how, why) if why.is_empty() => self.v(how.name()),
+            Event::NodeDown(how, why) => self.v(format_args!("{}: {why}", how.name())),
+            Event::DiskCrash { dirty, lost, torn } => self.v(format_args!("dirty {dirty} lost {lost} torn {torn}")),
+            Event::FaultBegin(id, kind) => {
+                self.text(r#","f":""#, id);
+                self.v(kind);
+            }
+            Event::FaultHit(id, kind, count) => {
+                self.text(r#","f":""#, id);
+                self.v(format_args!("{kind} {count}"));
+            }
+            Event::FaultEnd(id) => self.text(r#","f":""#, id),
+            Event::DiskError(kind, path) => self.v(format_args!("{kind} {path}")),
+            Event::SendInvoke(message, look) => {
+                self.shown(r#","m":""#, message);
+                self.v(look);
+            }
+            Event::SendOk(message, queue, offset, x) => {
+                self.shown(r#","m":""#, message);
+                self.place(history, *queue, Some(*offset));
+                if let Some(x) = x {
+                    self.number(r#","x":"#, *x);
+                }
+            }
+            Event::SendFail(message, why) | Event::SendInfo(message, why) => {
+                self.shown(r#","m":""#, message);
+                self.v(why);
+            }
+            Event::Deliver { message, queue, offset, look } => {
+                message.iter().for_each(|message| self.shown(r#","m":""#, message));
+                self.place(history, *queue, Some(*offset));
+                self.v(look);
+            }
+            Event::Ack(message, queue, offset) | Event::Nack(message, queue, offset) => {
+                message.iter().for_each(|message| self.shown(r#","m":""#, message));
+                self.place(history, *queue, Some(*offset));
+            }
+            Event::Commit { group, queue, offset } => {
+                self.place(history, *queue, *offset);
+                self.v(group);
+            }
+            Event::Assign(queue) | Event::Revoke(queue) => self.place(history, *queue, None),
+            Event::Append(x) | Event::Flush(x) | Event::Recover(x) | Event::Truncate(x) | Event::Delete(x) => {
+                self.number(r#","x":"#, *x);
+            }
+            Event::Point(name, value) => {
+                self.number(r#","o":"#, *value);
+                self.v(name);
+            }
+            Event::Panic(task, message) => self.v(format_args!("{task}: {message}")),
+            Event::Pending(what) => self.v(what),
         }
-        Event::FaultBegin(id, kind) => Line { f: Some(id), v: Some((*kind).to_owned()), ..line },
-        Event::FaultHit(id, kind, count) => Line { f: Some(id), v: Some(format!("{kind} {count}")), ..line },
-        Event::FaultEnd(id) => Line { f: Some(id), ..line },
-        Event::DiskError(kind, path) => Line { v: Some(format!("{kind} {path}")), ..line },
-        Event::SendInvoke(message, look) => Line { m: Some(message.to_string()), v: Some(look.to_string()), ..line },
-        Event::SendOk(message, at, o, x) => {
-            Line { m: Some(message.to_string()), q: queue(*at), o: offset(*o), x: *x, ..line }
+    }
+
+    /// A queue, and an offset in it, left out if there is none or none that a log can reach.
+    fn place(&mut self, history: &History, queue: QueueRef, offset: Option<u64>) {
+        self.shown(r#","q":""#, history.queue(queue));
+        if let Some(offset) = offset.and_then(|offset| i64::try_from(offset).ok()) {
+            self.number(r#","o":"#, offset);
         }
-        Event::SendFail(message, why) | Event::SendInfo(message, why) => {
-            Line { m: Some(message.to_string()), v: Some(why.clone()), ..line }
-        }
-        Event::Deliver { message, queue: at, offset: o, look } => Line {
-            m: message.map(|message| message.to_string()),
-            q: queue(*at),
-            o: offset(*o),
-            v: Some(look.to_string()),
-            ..line
-        },
-        Event::Ack(message, at, o) | Event::Nack(message, at, o) => {
-            Line { m: message.map(|message| message.to_string()), q: queue(*at), o: offset(*o), ..line }
-        }
-        Event::Commit { group, queue: at, offset: o } => {
-            Line { q: queue(*at), o: o.and_then(offset), v: Some(group.clone()), ..line }
-        }
-        Event::Assign(at) | Event::Revoke(at) => Line { q: queue(*at), ..line },
-        Event::Append(x) | Event::Flush(x) | Event::Recover(x) | Event::Truncate(x) | Event::Delete(x) => {
-            Line { x: Some(*x), ..line }
-        }
-        Event::Point(name, value) => Line { o: Some(*value), v: Some((*name).to_owned()), ..line },
-        Event::Panic(task, message) => Line { v: Some(format!("{task}: {message}")), ..line },
-        Event::Pending(what) => Line { v: Some(what.clone()), ..line },
+    }
+
+    fn v(&mut self, value: impl Display) {
+        self.shown(r#","v":""#, value);
+    }
+
+    /// A number behind its key, which is given as it is written, with what stands before it.
+    #[inline]
+    fn number(&mut self, key: &'static str, value: impl itoa::Integer) {
+        self.out.extend_from_slice(key.as_bytes());
+        self.out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
+    }
+
+    /// A text behind its key, which includes the quotation mark.
+    #[inline]
+    fn text(&mut self, key: &'static str, text: &str) {
+        self.out.extend_from_slice(key.as_bytes());
+        escape(self.out, text);
+        self.out.push(b'"');
+    }
+
+    /// What `Display` shows, as a text.
+    fn shown(&mut self, key: &'static str, value: impl Display) {
+        self.out.extend_from_slice(key.as_bytes());
+        write!(Escaping(self.out), "{value}").expect("writing into memory cannot fail");
+        self.out.push(b'"');
     }
 }
 
-fn down(how: Down, why: &str) -> String {
-    let name = how.name();
-    if why.is_empty() { name.to_owned() } else { format!("{name}: {why}") }
+/// Appends what is written to it as a part of a JSON text.
+struct Escaping<'a>(&'a mut Vec<u8>);
+
+impl fmt::Write for Escaping<'_> {
+    fn write_str(&mut self, part: &str) -> fmt::Result {
+        escape(self.0, part);
+        Ok(())
+    }
+}
+
+/// Hardly any text needs an escape; which one each character has is known to `serde_json`.
+fn escape(out: &mut Vec<u8>, text: &str) {
+    if text.bytes().all(|byte| byte >= b' ' && byte != b'"' && byte != b'\\') {
+        out.extend_from_slice(text.as_bytes());
+    } else {
+        let quoted = serde_json::to_string(text).expect("any text can be written");
+        out.extend_from_slice(&quoted.as_bytes()[1..quoted.len() - 1]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::{Down, Look, MessageId, Queue, Recorder};
+
+    #[test]
+    fn a_line_reads_back_whatever_stands_in_its_texts() {
+        let odd = "a \"b\" \\ c\n\t\u{1}\u{7f} é→";
+        let recorder = Recorder::new(None);
+        let look = Look { topic: odd.into(), body_bytes: 1, crc: 2, tag: odd.into() };
+        let shown = look.to_string();
+        recorder.record(u64::MAX, Some((odd, 1)), |history| Event::Deliver {
+            message: Some(MessageId { producer: 0, n: 12_345 }),
+            queue: history.intern_queue(Queue { topic: odd.into(), broker: odd.into(), id: 0 }),
+            offset: u64::MAX,
+            look,
+        });
+        recorder.record(0, None, |_| Event::NodeDown(Down::Exit, odd.into()));
+        recorder.record(0, None, |_| Event::FaultHit(odd.into(), "cuts", 3));
+        let (history, _) = recorder.finish().unwrap();
+        let read = |index| serde_json::from_str::<serde_json::Value>(&history.line(index)).unwrap();
+        let queue = format!("{odd}/{odd}/0");
+        let delivered = serde_json::json!({
+            "i": 0, "t": u64::MAX, "n": odd, "inc": 1, "k": "deliver", "m": "p0-12345", "q": queue, "v": shown,
+        });
+        assert_eq!(read(0), delivered, "an offset beyond 63 bits is left out");
+        assert_eq!(read(1)["v"], format!("exit: {odd}"));
+        assert_eq!(read(2), serde_json::json!({"i": 2, "t": 0, "k": "fault.hit", "f": odd, "v": "cuts 3"}));
+    }
 }
