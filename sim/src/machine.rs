@@ -28,7 +28,6 @@ use crate::{
     disk::{DiskError, DiskHandle, Surroundings},
     net,
     seed::{Domain, name_hash},
-    side::Side,
     stand::node::Life,
     timer::{Timer, TimerClock},
     world::{MeterId, World, lock},
@@ -90,9 +89,8 @@ impl Machine for SimMachine {
         let ordinal = self.tasks.fetch_add(1, Ordering::Relaxed);
         self.life.node.tasks.fetch_add(1, Ordering::Relaxed);
         let node = self.life.node.id;
-        self.world.note(Side::Spawn, node, ordinal, name_hash(name));
         let task = Task {
-            meter: self.world.meter(node, name),
+            meter: self.world.spawned(node, ordinal, name),
             world: Arc::clone(&self.world),
             life: self.life.clone(),
             ordinal,

@@ -37,13 +37,6 @@ impl Timer {
         Timer { world: Arc::clone(world), clock, deadline, slot: None }
     }
 
-    fn is_over(&self) -> bool {
-        match &self.clock {
-            TimerClock::True => self.world.now() >= self.deadline,
-            TimerClock::Node(life) => life.node.mono(self.world.now()) >= self.deadline,
-        }
-    }
-
     /// The deadline in true time, and what to keep for when the node's clock changes its pace.
     fn entry(&self) -> (u64, Option<(NodeId, u64)>) {
         match &self.clock {
@@ -67,21 +60,22 @@ impl host::machine::Timer for Timer {
             // Only code that leaked out of a dead life can still ask: for it, time stands still.
             return Poll::Pending;
         }
-        if self.is_over() {
-            self.cancel();
-            return Poll::Ready(());
-        }
-        match self.slot {
-            Some(slot) => {
-                let (at, clock) = self.entry();
-                self.world.with(|core, _| core.agenda.wait_again(slot, cx.waker(), (at, clock)));
+        // A clock has reached a moment exactly when true time has reached what that moment is in true time.
+        let (at, clock) = self.entry();
+        let slot = &mut self.slot;
+        self.world.with(|core, now| {
+            if now >= at {
+                if let Some(slot) = slot.take() {
+                    core.agenda.cancel(slot);
+                }
+                return Poll::Ready(());
             }
-            None => {
-                let (at, clock) = self.entry();
-                self.slot = Some(self.world.with(|core, _| core.agenda.add_timer(at, cx.waker().clone(), clock)));
+            match *slot {
+                Some(slot) => core.agenda.wait_again(slot, cx.waker(), (at, clock)),
+                None => *slot = Some(core.agenda.add_timer(at, cx.waker().clone(), clock)),
             }
-        }
-        Poll::Pending
+            Poll::Pending
+        })
     }
 
     fn reset(&mut self, deadline: Mono) {
