@@ -114,6 +114,7 @@ scenarios! {
     damaged_disk: "damaged-disk",
     disk_85_percent: "disk-85-percent",
     disk_errors: "disk-errors",
+    disk_replaced: "disk-replaced",
     every_poll: "every-poll",
     given_away_in_silence: "given-away-in-silence",
     lost_offsets_filled_again: "lost-offsets-filled-again",
@@ -125,9 +126,11 @@ scenarios! {
     power_loss_sync_flush: "power-loss-sync-flush",
     rebalance_scale_out_and_in: "rebalance-scale-out-and-in",
     retry_deleted_with_its_log_file: "retry-deleted-with-its-log-file",
+    rotten_queues: "rotten-queues",
     stopped_while_offsets_are_saved: "stopped-while-offsets-are-saved",
     topic_grows: "topic-grows",
     unreadable_among_others: "unreadable-among-others",
+    worse_disks: "worse-disks",
     wrong_clocks: "wrong-clocks",
 }
 
