@@ -133,18 +133,8 @@ fn apply(cluster: &Arc<Cluster>, number: usize, fault: &Fault) {
             cluster.change(Change { fault, topic, queues: Some(*queues), counts: true, brokers });
         }
         FaultKind::Drain { node, topic } => drain(cluster, fault, node, topic),
-        FaultKind::DiskReplaced { node } => {
-            cluster.hold_down(node);
-            cluster.replace_disk(node, None, fault);
-        }
-        FaultKind::RestoreBackup { node, .. } => {
-            // One that is only being made is that of this moment.
-            let made = cluster.state().backups.remove(&number);
-            let backup = made.unwrap_or_else(|| cluster.stand.disk(cluster.id(node)).backup(cluster.now()));
-            cluster.hold_down(node);
-            cluster.replace_disk(node, Some(&backup), fault);
-        }
         FaultKind::Buggify { names, chance_ppm } => cluster.stand.buggify(name_hash(&fault.id), names, *chance_ppm),
+        FaultKind::DiskReplaced { .. } | FaultKind::RestoreBackup { .. } => disks::exchange(cluster, number, fault),
         FaultKind::RebalanceStorm { group, every } => {
             let (cluster, group, every) = (Arc::clone(cluster), group.clone(), *every);
             let draws = storm::draws(&cluster, &fault.id);

@@ -252,25 +252,12 @@ fn print_kind(out: &mut Lines, kind: &FaultKind) {
             let key = if matches!(members, Members::Among(_)) { "among" } else { "order" };
             out.list(key, members.names().iter().map(String::as_str));
         }
-        FaultKind::DiskFill { percent, ramp, .. } => {
-            out.text("percent", &format!("{percent}%"));
-            if !ramp.is_zero() {
-                out.text("ramp", &print_time(*ramp));
-            }
-        }
-        FaultKind::Media { path, count, .. } => {
-            print_path(out, path);
-            out.number("count", (*count).into());
-        }
-        FaultKind::DiskError { path, hits, .. } => print_disk_error(out, path, *hits),
-        FaultKind::TornFlush { path, hits, within, .. } => {
-            print_disk_error(out, path, *hits);
-            if let Some(within) = within {
-                out.text("within", &print_time(*within));
-            }
-        }
-        FaultKind::RestoreBackup { taken, .. } => out.text("taken", &print_time(*taken)),
-        FaultKind::DiskSlow { factor, .. } => out.number("factor", (*factor).into()),
+        FaultKind::DiskFill { .. }
+        | FaultKind::Media { .. }
+        | FaultKind::DiskError { .. }
+        | FaultKind::TornFlush { .. }
+        | FaultKind::RestoreBackup { .. }
+        | FaultKind::DiskSlow { .. } => print_disk(out, kind),
         FaultKind::Clock { what, back, .. } => print_clock(out, *what, *back),
         FaultKind::Kill { .. }
         | FaultKind::Panic { .. }
@@ -318,6 +305,32 @@ fn print_outage(out: &mut Lines, style: Option<Survival>, garbage: bool) {
     }
     if garbage {
         out.line(format_args!("garbage = true"));
+    }
+}
+
+/// The same for kinds of a disk.
+fn print_disk(out: &mut Lines, kind: &FaultKind) {
+    match kind {
+        FaultKind::DiskFill { percent, ramp, .. } => {
+            out.text("percent", &format!("{percent}%"));
+            if !ramp.is_zero() {
+                out.text("ramp", &print_time(*ramp));
+            }
+        }
+        FaultKind::Media { path, count, .. } => {
+            print_path(out, path);
+            out.number("count", (*count).into());
+        }
+        FaultKind::DiskError { path, hits, .. } => print_disk_error(out, path, *hits),
+        FaultKind::TornFlush { path, hits, within, .. } => {
+            print_disk_error(out, path, *hits);
+            if let Some(within) = within {
+                out.text("within", &print_time(*within));
+            }
+        }
+        FaultKind::RestoreBackup { taken, .. } => out.text("taken", &print_time(*taken)),
+        FaultKind::DiskSlow { factor, .. } => out.number("factor", (*factor).into()),
+        _ => {}
     }
 }
 

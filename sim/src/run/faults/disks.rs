@@ -104,6 +104,18 @@ pub(in super::super) fn flush_torn(cluster: &Arc<Cluster>, key: u64) {
     }
 }
 
+/// A node loses its power and gets another disk.
+pub(super) fn exchange(cluster: &Cluster, number: usize, fault: &Fault) {
+    let Some(node) = fault.kind.node() else { return };
+    let backup = matches!(fault.kind, FaultKind::RestoreBackup { .. }).then(|| {
+        // One that is only being made is that of this moment.
+        let made = cluster.state().backups.remove(&number);
+        made.unwrap_or_else(|| cluster.stand.disk(cluster.id(node)).backup(cluster.now()))
+    });
+    cluster.hold_down(node);
+    cluster.replace_disk(node, backup.as_ref(), fault);
+}
+
 /// Brings a disk to a percentage, at once or step by step for as long as `goes_on` says so.
 fn fill(stand: &Stand, disk: Disk, percent: u8, ramp: Duration, goes_on: impl Fn() -> bool + Send + 'static) {
     if ramp.is_zero() {
