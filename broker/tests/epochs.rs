@@ -154,6 +154,11 @@ fn a_position_of_an_unknown_log_is_moved_to_what_the_group_has_committed() {
         commit(&caller, now, 4).await;
         assert_eq!(moved_to(&caller.pull(pull_of(STRANGE, 5)).await), Some(4));
         assert_eq!(moved_to(&caller.pull(pull_of(STRANGE, 4)).await), None);
+        assert_eq!(
+            moved_to(&caller.pull(pull_of(STRANGE, 2)).await),
+            Some(4),
+            "it would consume again, and commit that"
+        );
         // Offsets that no queue ever had.
         commit(&caller, now, 100).await;
         assert_eq!(moved_to(&caller.pull(pull_of(STRANGE, 50)).await), Some(6));

@@ -43,9 +43,11 @@ pub(super) fn commit_regress(facts: &Facts<'_>, logs: &Logs, history: &History) 
 
 /// The least that the disk of a broker holds after the crashes before record `until`: of each life, what was seen long
 /// enough before its end.
-fn on_disk(facts: &Facts<'_>, (broker, name): (NodeRef, &str), seen: &[Seen], until: usize) -> u64 {
-    let (mut held, mut life_from) = (0, 0);
-    for (crash, at, _) in facts.crashes_between(broker, 0, until) {
+fn on_disk(facts: &Facts<'_>, logs: &Logs, (broker, name): (NodeRef, &str), seen: &[Seen], until: usize) -> u64 {
+    // What a disk held that is not there any more does not count.
+    let since = logs.last_exchange(broker, until).unwrap_or(0);
+    let (mut held, mut life_from) = (0, since);
+    for (crash, at, _) in facts.crashes_between(broker, since, until) {
         let in_life = seen.iter().filter(|seen| (life_from..crash).contains(&seen.index));
         let written = in_life.filter(|seen| facts.unhindered_nanos(name, seen.at, at) > ON_DISK_NANOS);
         let written = written.map(|seen| seen.offset);
@@ -74,7 +76,7 @@ fn explained(
             return true;
         }
         if facts.crashes_between(broker, from, after.index).next().is_some() {
-            return after.offset >= on_disk(facts, (broker, history.node(broker)), before, after.index)
+            return after.offset >= on_disk(facts, logs, (broker, history.node(broker)), before, after.index)
                 || was_frozen(facts, group, *last, after);
         }
     }

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use crate::{
     disk::PAGE_BYTES,
     history::{Down, Event, History, NodeRef, QueueRef},
-    scenario::Scenario,
+    scenario::{FaultKind, Scenario},
 };
 
 /// What became of a copy.
@@ -43,8 +43,8 @@ struct Log {
     cache_losses: Vec<(usize, u64)>,
     /// Whether a backup that is put back may take messages with it.
     may_be_restored: bool,
-    /// Other disks, and the same disk as it was at another time: records.
-    exchanges: Vec<usize>,
+    /// Other disks, and the same disk as it was at another time: records, with what is in the log since then.
+    exchanges: Vec<(usize, Lineage)>,
     /// Recoveries: record, and the end of the log after it.
     recoveries: Vec<(usize, u64)>,
     /// What the disk spoilt, or did not write though it said so.
@@ -57,6 +57,26 @@ struct Log {
     deletions: Vec<(usize, u64)>,
     /// Up to where the log is known to be durable.
     durable: u64,
+}
+
+/// What a log holds by its history: everything that was appended between these records, and from the last one on.
+#[derive(Debug, Clone, Default)]
+struct Lineage {
+    /// From each first record to before the second.
+    parts: Vec<(usize, usize)>,
+    from: usize,
+}
+
+impl Lineage {
+    fn holds(&self, record: usize) -> bool {
+        record >= self.from || self.parts.iter().any(|(from, to)| (*from..*to).contains(&record))
+    }
+
+    /// The same up to a record, and whatever comes from another one on.
+    fn as_at(&self, taken: usize, from: usize) -> Lineage {
+        let parts = self.parts.iter().copied().chain([(self.from, taken)]);
+        Lineage { parts: parts.map(|(from, to)| (from, to.min(taken))).collect(), from }
+    }
 }
 
 /// A part of the log that is not on the disk as it should be.
@@ -96,7 +116,13 @@ impl Logs {
                 nodes.insert(NodeRef(node as u32), log);
             }
         }
+        let backups = Backups::of(scenario, history);
         for (index, record) in history.records.iter().enumerate() {
+            if let (Event::DiskError("restore-backup", _), Some((node, _))) = (&record.event, record.node)
+                && let Some(log) = nodes.get_mut(&node).filter(|log| log.may_be_restored)
+            {
+                log.restored(index, backups.taken(node, index));
+            }
             let log = record.node.and_then(|(node, _)| nodes.get_mut(&node));
             if let Some(log) = log {
                 log.take(index, &record.event);
@@ -138,9 +164,43 @@ impl Logs {
         lost_a_cache || found_a_hole() || log.exchanged_between(from, to).is_some()
     }
 
+    /// The last record before `until` from which on a node has another disk, or the same as it was at another time.
+    pub fn last_exchange(&self, node: NodeRef, until: usize) -> Option<usize> {
+        let log = self.nodes.get(&node)?;
+        log.exchanges.iter().map(|(at, _)| *at).rfind(|at| *at < until)
+    }
+
     /// Whether the disk of a node was another one, or of another time, between two records.
     pub fn exchanged_between(&self, node: NodeRef, from: usize, to: usize) -> bool {
         self.nodes.get(&node).is_some_and(|log| log.exchanged_between(from, to).is_some())
+    }
+}
+
+/// When the backups were taken that faults put back.
+struct Backups {
+    /// Fault by fault in the order in which they begin: node, record of the begin, and record at which it was taken.
+    taken: Vec<(NodeRef, usize, usize)>,
+}
+
+impl Backups {
+    fn of(scenario: &Scenario, history: &History) -> Backups {
+        let records = &history.records;
+        let active = records.iter().find(|record| record.event == Event::Phase("active")).map_or(0, |record| record.at);
+        let taken = records.iter().enumerate().filter_map(|(index, record)| {
+            let Event::FaultBegin(id, "restore-backup") = &record.event else { return None };
+            let fault = scenario.faults.iter().find(|fault| fault.id == *id)?;
+            let FaultKind::RestoreBackup { node, taken } = &fault.kind else { return None };
+            let node = NodeRef(history.nodes.get_index_of(node)? as u32);
+            let at = active + u64::try_from(taken.as_nanos()).unwrap_or(u64::MAX);
+            Some((node, index, records.partition_point(|record| record.at < at)))
+        });
+        Backups { taken: taken.collect() }
+    }
+
+    /// The record at which the backup was taken that was put back at another one; the begin if nobody knows.
+    fn taken(&self, node: NodeRef, put_back: usize) -> usize {
+        let before = self.taken.iter().rfind(|(of, begin, _)| *of == node && *begin < put_back);
+        before.map_or(0, |(_, _, taken)| *taken)
     }
 }
 
@@ -164,11 +224,10 @@ impl Log {
                 }));
             }
             Event::DiskError("disk-replaced", _) => {
-                self.exchanges.push(index);
+                self.exchanges.push((index, Lineage { parts: Vec::new(), from: index }));
                 // What was wrong with the old one is gone with it.
                 self.holes.clear();
             }
-            Event::DiskError("restore-backup", _) if self.may_be_restored => self.exchanges.push(index),
             Event::Flush(end) if std::mem::take(&mut self.is_lied_to) => {
                 self.holes.push(Hole { record: index, from: self.told, to: *end, is_a_lie: true });
                 self.told = self.told.max(*end);
@@ -192,8 +251,20 @@ impl Log {
         }
     }
 
+    /// A backup is put back that was taken at an earlier record.
+    fn restored(&mut self, index: usize, taken: usize) {
+        let before = self.exchanges.iter().rfind(|(at, _)| *at <= taken);
+        let then = before.map(|(_, lineage)| lineage.clone()).unwrap_or_default();
+        self.exchanges.push((index, then.as_at(taken.min(index), index)));
+    }
+
     fn exchanged_between(&self, from: usize, to: usize) -> Option<usize> {
-        self.exchanges.iter().copied().find(|at| (from..to).contains(at))
+        self.exchanges.iter().map(|(at, _)| *at).find(|at| (from..to).contains(at))
+    }
+
+    /// Whether the log as it is in the end goes back to what happened at a record.
+    fn goes_back_to(&self, record: usize) -> bool {
+        self.exchanges.last().is_none_or(|(_, lineage)| lineage.holds(record))
     }
 
     /// The holes that are there at a record: what a flush did not write is missed after a loss of power only.
@@ -240,7 +311,11 @@ impl Log {
 
     fn fate(&self, ok: usize, phy: u64) -> Fate {
         let Some((born, end)) = self.born(ok, phy) else { return Fate::Lost(vec![ok]) };
-        let gone = self.recoveries.iter().find(|(index, end)| *index > born && *end <= phy);
+        if let Some(exchange) = self.exchanged_between(born, usize::MAX).filter(|_| !self.goes_back_to(born)) {
+            return Fate::LegallyLost([exchange; 2]);
+        }
+        let mut recoveries = self.recoveries.iter().filter(|(index, _)| self.goes_back_to(*index));
+        let gone = recoveries.find(|(index, end)| *index > born && *end <= phy);
         if let Some((recovery, _)) = gone {
             if let Some(exchange) = self.exchanged_between(born, *recovery) {
                 return Fate::LegallyLost([exchange, *recovery]);
@@ -260,7 +335,8 @@ impl Log {
             return Fate::LegallyLost([hole.record; 2]);
         }
         let file = phy - phy % self.file_bytes;
-        match self.deletions.iter().find(|(index, start)| *index > born && *start == file) {
+        let mut deletions = self.deletions.iter().filter(|(index, _)| self.goes_back_to(*index));
+        match deletions.find(|(index, start)| *index > born && *start == file) {
             Some((index, _)) => Fate::Deleted(*index),
             None => Fate::Kept,
         }

@@ -1,6 +1,6 @@
 //! What the workload did, sorted by message.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     history::{Down, Event, History, Look, MessageId, NodeRef, QueueRef},
@@ -83,6 +83,15 @@ pub(super) struct Move {
     pub takes_over: bool,
 }
 
+/// What brokers have not saved, so that a stop does not differ from a crash.
+#[derive(Default)]
+struct Unsaved {
+    /// Since when they write nothing more, because their logs could not be flushed.
+    fenced: BTreeMap<NodeRef, u64>,
+    /// Those whose last writing of offsets went wrong.
+    offsets: BTreeSet<NodeRef>,
+}
+
 /// Everything sorted.
 pub(super) struct Facts<'a> {
     groups: &'a [ConsumerGroup],
@@ -153,8 +162,7 @@ impl<'a> Facts<'a> {
         // Listener calls that have not ended, by node, life, queue and offset.
         let mut open = BTreeMap::new();
         let mut silent_since = BTreeMap::new();
-        // Since when brokers write nothing more, because their logs could not be flushed.
-        let mut fenced = BTreeMap::new();
+        let mut unsaved = Unsaved::default();
         for (index, record) in history.records.iter().enumerate() {
             let (node, life) = record.node.unwrap_or((NodeRef(u32::MAX), 0));
             facts.disturbed(record.at, &record.event, &mut silent_since);
@@ -185,8 +193,11 @@ impl<'a> Facts<'a> {
                     let seen = Seen { index, at: record.at, offset: *offset };
                     facts.commits.entry((group.as_str(), *queue)).or_default().push(seen);
                 }
-                event @ (Event::NodeUp | Event::NodeDown(..) | Event::DiskError(..)) => {
-                    facts.lived(history, (node, index, record.at), event, &mut fenced);
+                event @ (Event::NodeUp
+                | Event::NodeDown(..)
+                | Event::DiskError(..)
+                | Event::Point("broker.offsets-persisted", _)) => {
+                    facts.lived(history, (node, index, record.at), event, &mut unsaved);
                 }
                 Event::Assign(queue) | Event::Revoke(queue) => {
                     let takes_over = matches!(record.event, Event::Assign(_));
@@ -200,7 +211,7 @@ impl<'a> Facts<'a> {
                 event => facts.sending(index, event),
             }
         }
-        for (node, since) in fenced {
+        for (node, since) in unsaved.fenced {
             facts.hinder(history.node(node), since, u64::MAX);
         }
         facts.hindered.values_mut().for_each(|stretches| stretches.sort_unstable());
@@ -212,10 +223,11 @@ impl<'a> Facts<'a> {
         history: &'a History,
         (node, index, at): (NodeRef, usize, u64),
         event: &Event,
-        fenced: &mut BTreeMap<NodeRef, u64>,
+        Unsaved { fenced, offsets }: &mut Unsaved,
     ) {
         match event {
             Event::NodeUp => {
+                offsets.remove(&node);
                 if let Some(since) = fenced.remove(&node) {
                     self.hinder(history.node(node), since, at);
                 }
@@ -223,11 +235,18 @@ impl<'a> Facts<'a> {
             }
             Event::NodeDown(how, _) => {
                 // A broker that writes nothing more saves no offsets either.
-                let how = if *how == Down::Stop && fenced.contains_key(&node) { Down::Kill } else { *how };
+                let saves_nothing = fenced.contains_key(&node) || offsets.contains(&node);
+                let how = if *how == Down::Stop && saves_nothing { Down::Kill } else { *how };
                 self.downs.entry(node).or_default().push((index, at, how));
             }
             _ if event.fails_log_flush() => {
                 fenced.entry(node).or_insert(at);
+            }
+            Event::DiskError(_, path) if path.starts_with("config/consumerOffset.json") => {
+                offsets.insert(node);
+            }
+            Event::Point(..) => {
+                offsets.remove(&node);
             }
             _ => {}
         }

@@ -360,6 +360,33 @@ fn what_a_backup_does_not_hold_is_legally_lost_if_that_is_claimed() {
 }
 
 #[test]
+fn a_backup_brings_back_what_a_replaced_disk_had_taken_along() {
+    let found = |is_read: bool| {
+        let story = Story::with(
+            "SYNC_FLUSH",
+            "[claim]\nsurvives = [\"restore-backup\"]\n[[fault]]\nid = \"f\"\nat = \"30s\"\n\
+             kind = \"restore-backup\"\nnode = \"broker-a/0\"\ntaken = \"10s\"\n",
+        );
+        let exchange = |kind| {
+            story.down("broker-a/0", Down::PowerLoss).event("broker-a/0", |_| Event::DiskError(kind, "/".into()));
+        };
+        story.event("probe/0", |_| Event::Phase("active")).send(0, 0).flush(1).later(20);
+        exchange("disk-replaced");
+        // Takes the offset and the place of the first one.
+        story.recover(0).send(1, 0).flush(1);
+        story.event("probe/0", |_| Event::FaultBegin("f".into(), "restore-backup"));
+        exchange("restore-backup");
+        story.recover(1).send(2, 1).consume(2, 1);
+        if is_read {
+            story.consume(0, 0);
+        }
+        story.found()
+    };
+    assert_eq!(found(true), []);
+    assert_eq!(found(false), [("unread", 1)]);
+}
+
+#[test]
 fn a_hole_of_a_disk_that_was_replaced_excuses_nothing_on_the_new_one() {
     let story = Story::of("SYNC_FLUSH");
     story.event("broker-a/0", |_| Event::DiskError("bit-rot", "commitlog/00000000000000000000@0".into()));
@@ -592,6 +619,21 @@ fn a_committed_offset_may_not_go_back_without_a_crash() {
     let story = Story::of("SYNC_FLUSH");
     story.commit(5).later(20).commit(3);
     assert_eq!(story.found(), [("commit-regress", 1)]);
+}
+
+#[test]
+fn a_stop_that_could_not_write_the_offsets_saves_none() {
+    let found = |fails: bool| {
+        let story = Story::of("SYNC_FLUSH");
+        story.commit(5).later(60).commit(9);
+        if fails {
+            story.event("broker-a/0", |_| Event::DiskError("eio-write", "config/consumerOffset.json.tmp".into()));
+        }
+        story.down("broker-a/0", Down::Stop).recover(0).later(60).commit(5);
+        story.found()
+    };
+    assert_eq!(found(true), []);
+    assert_eq!(found(false), [("commit-regress", 1)]);
 }
 
 #[test]
