@@ -83,6 +83,12 @@ pub(super) struct Move {
     pub takes_over: bool,
 }
 
+/// Whether it belongs to the life of a node, or to what that leaves on its disk.
+fn is_of_life(event: &Event) -> bool {
+    use Event::{DiskError, NodeDown, NodeUp, Point};
+    matches!(event, NodeUp | NodeDown(..) | DiskError(..) | Point("broker.offsets-persisted", _))
+}
+
 /// What brokers have not saved, so that a stop does not differ from a crash.
 #[derive(Default)]
 struct Unsaved {
@@ -193,10 +199,7 @@ impl<'a> Facts<'a> {
                     let seen = Seen { index, at: record.at, offset: *offset };
                     facts.commits.entry((group.as_str(), *queue)).or_default().push(seen);
                 }
-                event @ (Event::NodeUp
-                | Event::NodeDown(..)
-                | Event::DiskError(..)
-                | Event::Point("broker.offsets-persisted", _)) => {
+                event if is_of_life(event) => {
                     facts.lived(history, (node, index, record.at), event, &mut unsaved);
                 }
                 Event::Assign(queue) | Event::Revoke(queue) => {
