@@ -5,6 +5,7 @@ use std::fs::File;
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -137,10 +138,22 @@ impl Drop for Cluster {
     }
 }
 
-/// Ports that nobody listens on now. Held together while they are chosen, so that they differ.
+/// Ports that nobody listens on, each given once. They lie below those that the system gives to outgoing connections:
+/// one of them could be taken by a client between this look and the start of the server. The three ports below each stay
+/// free, since Apache's broker listens two below its own as well.
 fn free_ports<const N: usize>() -> [u16; N] {
-    let held: [TcpListener; N] = std::array::from_fn(|_| TcpListener::bind(("127.0.0.1", 0)).unwrap());
-    held.map(|listener| listener.local_addr().unwrap().port())
+    static GIVEN: AtomicU32 = AtomicU32::new(0);
+    const FIRST: u32 = 20_000;
+    const COUNT: u32 = 10_000;
+    std::array::from_fn(|_| {
+        let candidates = std::iter::repeat_with(|| {
+            // Test programs that run at the same time begin at different places.
+            let offset = std::process::id().wrapping_mul(388).wrapping_add(GIVEN.fetch_add(4, Ordering::Relaxed));
+            u16::try_from(FIRST + offset % COUNT).expect("the range lies below 65536")
+        });
+        let is_free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
+        candidates.take(COUNT as usize).find(is_free).expect("some port of ten thousand is free")
+    })
 }
 
 /// The end of a log, which is where the reason stands.
