@@ -147,8 +147,15 @@ impl Shown<'_> {
             }
         }
         last.extend(self.nothing_fails());
+        let mut end = vec![format!("hash     {:032x} over {} records", self.run.hash.hash, self.run.hash.count)];
         lines.extend(self.body());
-        lines.truncate(LINES_MAX - last.len());
+        if problems.is_empty() && expected.is_empty() {
+            end.splice(0..0, [self.phases(), self.time()]);
+            let room = LINES_MAX.saturating_sub(lines.len() + end.len() + last.len());
+            lines.extend(wrap_in("faults   ", &faults(&self.run.history), room));
+        }
+        lines.truncate(LINES_MAX - end.len() - last.len());
+        lines.extend(end);
         lines.extend(last);
         lines.join("\n") + "\n"
     }
@@ -229,11 +236,6 @@ impl Shown<'_> {
             .collect();
         lines.extend(wrap("reached  ", &marks));
         lines.extend(wrap("no visit ", &self.never_fired()));
-        if self.judgement.problems.is_empty() && self.judgement.expected.is_empty() {
-            lines.extend(wrap("faults   ", &faults(&self.run.history)));
-            lines.extend([self.phases(), self.time()]);
-        }
-        lines.push(format!("hash     {:032x} over {} records", self.run.hash.hash, self.run.hash.count));
         lines
     }
 }
@@ -258,6 +260,20 @@ fn shorten(line: &str) -> String {
         None => line.to_owned(),
         Some((cut, _)) => format!("{}…", &line[..cut]),
     }
+}
+
+/// As [`wrap`] in so many lines; the last one says how many words are left out.
+fn wrap_in(head: &str, words: &[String], room: usize) -> Vec<String> {
+    for shown in (0..=words.len()).rev() {
+        let mut lines = wrap(head, &words[..shown]);
+        if shown < words.len() {
+            lines.push(format!("{}… and {} more", " ".repeat(head.len()), words.len() - shown));
+        }
+        if lines.len() <= room {
+            return lines;
+        }
+    }
+    Vec::new()
 }
 
 /// Words in lines of about a hundred characters, the first after `head`.

@@ -53,6 +53,10 @@ pub(super) fn begin(cluster: &Arc<Cluster>, number: usize) {
     if !cluster.is_phase(Phase::Active) || cluster.state().faults.contains_key(&number) {
         return;
     }
+    let restores = matches!(fault.kind, FaultKind::RestoreBackup { .. });
+    if restores && fault.is_triggered() && !cluster.state().backups.contains_key(&number) {
+        return; // What it waits for has come before the backup was taken.
+    }
     cluster.record_run(Event::FaultBegin(fault.id.clone(), fault.kind.name()));
     cluster.state().faults.insert(number, InEffect::default());
     apply(cluster, number, fault);
@@ -188,6 +192,26 @@ fn lose_power(cluster: &Cluster, fault: &Fault, nodes: &[&str], outage: Outage) 
     }
 }
 
+/// The last fault of the same kind that is still in effect on the same node, with its number: what one fault ends, another
+/// one keeps up.
+fn going_on<'a>(cluster: &'a Cluster, ended: &Fault) -> Option<(usize, &'a Fault)> {
+    let in_effect: Vec<usize> = cluster.state().faults.keys().copied().collect();
+    let faults = in_effect.into_iter().map(|number| (number, &cluster.plan.scenario.faults[number]));
+    let same = |fault: &Fault| fault.kind.name() == ended.kind.name() && fault.kind.node() == ended.kind.node();
+    faults.filter(|(_, fault)| same(fault)).last()
+}
+
+/// The faults that are in effect on the clocks of a node.
+fn clocks_of(cluster: &Cluster, node: &str) -> Vec<ClockFault> {
+    let in_effect: Vec<usize> = cluster.state().faults.keys().copied().collect();
+    let kinds = in_effect.into_iter().map(|number| &cluster.plan.scenario.faults[number].kind);
+    let of_node = kinds.filter_map(|kind| match kind {
+        FaultKind::Clock { node: of, what, .. } if of == node => Some(*what),
+        _ => None,
+    });
+    of_node.collect()
+}
+
 /// The permission of a topic at a broker is to be what the faults in effect say.
 fn drain(cluster: &Arc<Cluster>, fault: &Fault, node: &str, topic: &str) {
     let brokers = vec![group_of(node).to_owned()];
@@ -228,7 +252,11 @@ pub(super) fn end_fault(cluster: &Arc<Cluster>, number: usize) {
         FaultKind::Drain { node, topic } => drain(cluster, fault, node, topic),
         FaultKind::Buggify { .. } => cluster.stand.end_buggify(name_hash(&fault.id)),
         FaultKind::TornFlush { node, .. } if is_down => cluster.let_up(node),
-        FaultKind::Pause { node } => cluster.stand.resume(cluster.id(node)),
+        FaultKind::Pause { node } => {
+            if going_on(cluster, fault).is_none() {
+                cluster.stand.resume(cluster.id(node));
+            }
+        }
         FaultKind::DiskFill { .. }
         | FaultKind::DiskSlow { .. }
         | FaultKind::DiskStall { .. }
@@ -236,7 +264,10 @@ pub(super) fn end_fault(cluster: &Arc<Cluster>, number: usize) {
         | FaultKind::DiskError { .. }
         | FaultKind::TornFlush { .. }
         | FaultKind::Media { .. } => disks::end(cluster, fault),
-        FaultKind::Clock { node, what, back } => clocks::end(&cluster.stand, cluster.id(node), *what, *back),
+        FaultKind::Clock { node, what, back } => {
+            let others = clocks_of(cluster, node);
+            clocks::end(&cluster.stand, cluster.id(node), (*what, *back), &others);
+        }
         FaultKind::Hold { .. } => triggers::open(cluster, number),
         FaultKind::Cut { .. }
         | FaultKind::Latency { .. }

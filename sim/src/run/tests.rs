@@ -102,6 +102,36 @@ fn producers_leave_a_drained_broker_and_come_back() {
 }
 
 #[test]
+fn what_one_fault_ends_another_of_its_kind_keeps_up() {
+    for kind in ["pause", "disk-stall", "disk-gone"] {
+        let (_, run) = run_with(&format!(
+            "[[fault]]\nid = \"one\"\nat = \"1s\"\nkind = \"{kind}\"\nnode = \"broker-a/0\"\nfor = \"1s\"\n\
+             [[fault]]\nid = \"two\"\nat = \"1500ms\"\nkind = \"{kind}\"\nnode = \"broker-a/0\"\nfor = \"3s\"\n"
+        ));
+        let end = |id: &str| place(&run, |event| matches!(event, Event::FaultEnd(other) if other == id));
+        let (one, two) = (end("one"), end("two"));
+        let flushed = |from: usize, to: usize| {
+            run.history.records[from..to].iter().filter(|record| matches!(record.event, Event::Flush(_))).count()
+        };
+        // A request that the disk got before the second stall began ends with the first one.
+        let under_way = usize::from(kind == "disk-stall");
+        assert!(one < two && flushed(one, two) <= under_way, "{kind}: the second one has not ended");
+        assert!(flushed(two, run.history.records.len()) > 0, "{kind}: nothing keeps it up any more");
+    }
+}
+
+#[test]
+fn a_backup_that_is_not_there_yet_is_not_put_back() {
+    let (scenario, run) = run_with(
+        "[claim]\nsurvives = [\"restore-backup\"]\n[[fault]]\nid = \"f\"\n\
+         on = { point = \"store.flushed\", node = \"broker-a/0\", nth = 2 }\nkind = \"restore-backup\"\n\
+         taken = \"7s\"\nnode = \"broker-a/0\"\ndown = \"1s\"\n",
+    );
+    assert_eq!(run.findings.counts.get("backups-restored").copied().unwrap_or(0), 0);
+    assert_eq!(never_fired(&scenario, &run.history), ["f (visit 2 of store.flushed at broker-a/0)"]);
+}
+
+#[test]
 fn a_node_that_dies_at_a_gate_goes_no_further() {
     let (_, run) = run_with(
         "[[fault]]\nid = \"f\"\non = { point = \"store.flushing\", node = \"broker-a/0\", nth = 3 }\n\

@@ -21,10 +21,15 @@ pub(super) fn begin(stand: &Stand, node: NodeId, what: ClockFault) {
     }
 }
 
-/// Brings them back.
-pub(super) fn end(stand: &Stand, node: NodeId, what: ClockFault, back: Back) {
+/// Brings them back, the wall clock when nothing else keeps it wrong.
+pub(super) fn end(stand: &Stand, node: NodeId, (what, back): (ClockFault, Back), others: &[ClockFault]) {
     if matches!(what, ClockFault::Drift(_)) {
-        stand.set_drift(node, 0);
+        let mut drifts =
+            others.iter().filter_map(|other| if let ClockFault::Drift(ppm) = other { Some(*ppm) } else { None });
+        stand.set_drift(node, drifts.next_back().unwrap_or(0));
+    }
+    if !others.is_empty() {
+        return;
     }
     match back {
         Back::Step => stand.set_skew(node, 0),
@@ -103,7 +108,7 @@ mod tests {
                 assert_eq!(off(&stand, node), at_once, "{what:?}");
                 stand.sleep(secs(100)).await;
                 assert_eq!(off(&stand, node), after_100_s, "{what:?}");
-                end(&stand, node, what, Back::Step);
+                end(&stand, node, (what, Back::Step), &[]);
                 stand.sleep(secs(100)).await;
                 assert_eq!(off(&stand, node), 0, "{what:?}");
             }
@@ -121,7 +126,7 @@ mod tests {
         on_node(|stand, node| async move {
             for by_ms in [40, -40] {
                 begin(&stand, node, ClockFault::Step(by_ms));
-                end(&stand, node, ClockFault::Step(by_ms), Back::Slew);
+                end(&stand, node, (ClockFault::Step(by_ms), Back::Slew), &[]);
                 stand.sleep(secs(20)).await;
                 assert_eq!(off(&stand, node), by_ms * 3 / 4, "20 s bring back 10 ms");
                 stand.sleep(secs(61)).await;

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use super::{
     super::{cluster::STORE_PATH, observer},
-    Cluster, end_after, end_fault,
+    Cluster, end_after, end_fault, going_on,
 };
 use crate::{
     disk::{Disk, DiskError, DiskFault},
@@ -56,8 +56,18 @@ pub(super) fn begin(cluster: &Arc<Cluster>, number: usize, fault: &Fault) {
     }
 }
 
-/// Ends it.
-pub(super) fn end(cluster: &Cluster, fault: &Fault) {
+/// Ends it. What another fault of the kind still wants of the disk goes on.
+pub(super) fn end(cluster: &Arc<Cluster>, fault: &Fault) {
+    match (&fault.kind, going_on(cluster, fault)) {
+        (FaultKind::DiskGone { .. }, Some(_)) => return,
+        (
+            FaultKind::DiskFill { .. } | FaultKind::DiskSlow { .. } | FaultKind::DiskStall { .. },
+            Some((number, other)),
+        ) => {
+            return begin(cluster, number, other);
+        }
+        _ => {}
+    }
     match &fault.kind {
         FaultKind::DiskFill { node, .. } => cluster.stand.disk(cluster.id(node)).fill_percent(HEALED_FILL_PERCENT),
         FaultKind::DiskSlow { node, .. } => cluster.stand.disk(cluster.id(node)).slow(1),

@@ -20,7 +20,7 @@ pub(super) fn draws(cluster: &Cluster, fault: &str) -> Draws {
 }
 
 /// Lets a member go, or one that went come back, after each pause, for as long as the fault is in effect; then all are
-/// back. A single member that is there stays.
+/// back. The last member that is there stays, whatever else has taken the others away.
 pub(super) async fn blow(cluster: &Arc<Cluster>, fault: usize, group: &str, every: Span<Duration>, mut draws: Draws) {
     let members = cluster.plan.scenario.end_of_link(group);
     let mut away: BTreeSet<&String> = BTreeSet::new();
@@ -39,7 +39,7 @@ pub(super) async fn blow(cluster: &Arc<Cluster>, fault: usize, group: &str, ever
         let member = there[draw(1).below(there.len() as u64) as usize];
         if away.remove(member) {
             cluster.let_up(member);
-        } else if there.iter().filter(|other| !away.contains(*other)).count() > 1 {
+        } else if there.iter().any(|other| *other != member && cluster.is_up(other)) {
             away.insert(member);
             cluster.hold_down(member);
             if draw(2).chance(DIES_PPM) {

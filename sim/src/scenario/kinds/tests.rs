@@ -23,6 +23,7 @@ topic = "orders"
 rate = "1/s"
 [[consumer]]
 group = "billing"
+instances = 2
 subscribe = "orders"
 [[fault]]
 id = "f"
@@ -255,6 +256,10 @@ fn many_nodes_that_are_not_there_are_named() {
     insta::assert_snapshot!(told("kind = \"config-change\"\ntopic = \"orders\"\nqueues = 1025"), @"3:10: `queues` is 1025, the most is 1024");
     insta::assert_snapshot!(told("kind = \"config-change\"\ntopic = \"orders\"\nqueues = 9\nfor = \"1s\""), @"4:7: `config-change` happens in a moment: it has no `for`");
     insta::assert_snapshot!(told("kind = \"rebalance-storm\"\ngroup = \"billing\"\nevery = \"0s\""), @"3:9: `every` is shorter than 1ms");
+    let one = told(
+        "kind = \"rebalance-storm\"\ngroup = \"alone\"\nevery = \"1s\"\n[[consumer]]\ngroup = \"alone\"\nsubscribe = \"orders\"",
+    );
+    insta::assert_snapshot!(one, @"2:9: `alone` has one member, and one is always there; a storm needs a group of at least two members");
     insta::assert_snapshot!(told("kind = \"buggify\"\nnames = []"), @"2:9: `names` is empty: leave it out for all of them");
     insta::assert_snapshot!(told("kind = \"buggify\"\nnames = [\"store.rolled-late\"]"), @"2:10: unknown place to behave unusually `store.rolled-late`; did you mean `store.rolled-early`?");
     insta::assert_snapshot!(told("kind = \"buggify\"\nnames = [\"broker.pull-short\", \"broker.pull-short\"]"), @"2:31: `broker.pull-short` stands twice in `names`");
