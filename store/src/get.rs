@@ -383,22 +383,25 @@ impl<'a> Scan<'a> {
 
     /// Adds the record of an entry, unless the filter does not want it. False if there is no such record.
     fn take(&mut self, queue: &ConsumeQueue, index: u64, entry: &CqEntry) -> bool {
-        let entry = match self.record(entry) {
-            Some(record) if is_message(&record, queue, (index, entry.phy)) => *entry,
-            // A message that was deleted has no record. Else the entry is damaged.
-            None if !self.is_damaged(queue, index, entry) => {
-                self.result.status = GetStatus::MessageWasRemoving;
-                return false;
-            }
-            _ => {
+        let record = self.record(entry);
+        // A message that was deleted has no record. Else the entry is damaged.
+        if record.is_none() && !self.is_damaged(queue, index, entry) {
+            self.result.status = GetStatus::MessageWasRemoving;
+            return false;
+        }
+        let found_record;
+        let (entry, view) = match record.as_ref().and_then(|record| message_of(record, queue, (index, entry.phy))) {
+            Some(view) => (*entry, view),
+            None => {
                 let (topic, queue_id, phy) = (&queue.topic, queue.queue_id, entry.phy.0);
                 tracing::error!(topic, queue_id, index, phy, "no message of this queue there");
                 let Some(found) = self.find_in_log(queue, index) else { return true };
-                found
+                let Some(record) = self.record(&found) else { return true };
+                found_record = record;
+                let Some(view) = message_of(&found_record, queue, (index, found.phy)) else { return true };
+                (found, view)
             }
         };
-        let Some(record) = self.record(&entry) else { return true };
-        let Ok(view) = RecordView::parse(&record) else { return true };
         if self.request.filter.is_some_and(|filter| !filter.matches_record(&view)) {
             return true;
         }
@@ -455,7 +458,7 @@ impl<'a> Scan<'a> {
             let slot = queue.slots(before, 1).ok().and_then(|slots| slots.first().copied().flatten());
             let Some(entry) = slot.filter(|entry| !entry.is_blank()) else { continue };
             let record = self.log.slice(entry.phy.0, u64::from(entry.size_bytes));
-            if record.is_some_and(|record| is_message(&record, queue, (before, entry.phy))) {
+            if record.is_some_and(|record| message_of(&record, queue, (before, entry.phy)).is_some()) {
                 return entry.end();
             }
         }
@@ -483,9 +486,9 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// Whether bytes are exactly the record of a message of a queue, at its offset and at its place in the log.
-fn is_message(record: &[u8], queue: &ConsumeQueue, at: (u64, PhyOffset)) -> bool {
-    RecordView::parse(record).is_ok_and(|view| {
+/// The message, if bytes are exactly its record: one of this queue, at this offset and at this place in the log.
+fn message_of<'a>(record: &'a [u8], queue: &ConsumeQueue, at: (u64, PhyOffset)) -> Option<RecordView<'a>> {
+    RecordView::parse(record).ok().filter(|view| {
         (view.queue_offset.0, view.phy) == at
             && view.topic == queue.topic
             && view.queue_id == queue.queue_id
