@@ -441,6 +441,28 @@ impl Scenario {
         found
     }
 
+    /// Whether those are there whom a fault is about, if it is about a topic, a group or many nodes; of a group that goes
+    /// and comes, more than the one who stays.
+    #[must_use]
+    pub fn has_whom(&self, kind: &FaultKind) -> bool {
+        match kind {
+            FaultKind::DomainPowerLoss { domain, .. } => self.domains.iter().any(|other| other.name == *domain),
+            FaultKind::RebalanceStorm { group, .. } => {
+                self.consumers.iter().any(|other| other.group == *group && other.most_instances() > 1)
+            }
+            FaultKind::Drain { node, topic } => {
+                self.topics.iter().any(|other| other.name == *topic && other.is_at(node))
+            }
+            FaultKind::ConfigChange { topic, .. } => self.topics.iter().any(|other| other.name == *topic),
+            FaultKind::Partition { shape, node, members: Some(members) } => {
+                let is_there = |name: &String| !self.end_of_link(name).is_empty();
+                members.names().iter().all(is_there)
+                    && self.members(members, node.as_deref()).len() >= shape.members_min()
+            }
+            _ => true,
+        }
+    }
+
     /// The nodes of a power domain, in the order of the scenario.
     #[must_use]
     pub fn nodes_of_domain(&self, name: &str) -> Vec<String> {

@@ -379,25 +379,12 @@ fn of_family(scenario: &Scenario, nemesis: &Nemesis, family: &Family, seed: Seed
         if kind.link().is_some_and(|link| scenario.only_node_of(link).is_some()) {
             continue; // From a node to itself nothing passes that could be kept back.
         }
-        if !makes_sense(scenario, &kind) {
+        if !scenario.has_whom(&kind) {
             continue;
         }
         faults.push((family.guard, Fault { id: unique(scenario, id), when: When::At(Span::exactly(at)), kind, lasts }));
     }
     faults
-}
-
-/// Whether a fault does anything: a topic is at the broker, and a group has somebody who stays.
-fn makes_sense(scenario: &Scenario, kind: &FaultKind) -> bool {
-    match kind {
-        FaultKind::Drain { node, topic } => {
-            scenario.topics.iter().any(|other| other.name == *topic && other.is_at(node))
-        }
-        FaultKind::RebalanceStorm { group, .. } => {
-            scenario.consumers.iter().any(|other| other.group == *group && other.most_instances() > 1)
-        }
-        _ => true,
-    }
 }
 
 /// The rate of a family in this seed, in thousandths per minute; `None` if it does not take part.

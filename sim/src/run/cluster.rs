@@ -348,10 +348,14 @@ impl Cluster {
 
     /// Whether a fault keeps a broker from taking messages of a topic.
     pub fn is_drained(&self, topic: &str, broker: &str) -> bool {
-        let in_effect: Vec<usize> = self.state().faults.keys().copied().collect();
-        let mut kinds = in_effect.into_iter().map(|number| &self.plan.scenario.faults[number].kind);
-        kinds
-            .any(|kind| matches!(kind, FaultKind::Drain { node, topic: of } if of == topic && group_of(node) == broker))
+        self.in_effect().iter().any(|(_, fault)| {
+            matches!(&fault.kind, FaultKind::Drain { node, topic: of } if of == topic && group_of(node) == broker)
+        })
+    }
+
+    /// The faults that are in effect, with their numbers in the plan, in its order.
+    pub fn in_effect(&self) -> Vec<(usize, &Fault)> {
+        self.state().faults.keys().map(|number| (*number, &self.plan.scenario.faults[*number])).collect()
     }
 
     /// The stand's own client is to do something about a topic.

@@ -195,17 +195,13 @@ fn lose_power(cluster: &Cluster, fault: &Fault, nodes: &[&str], outage: Outage) 
 /// The last fault of the same kind that is still in effect on the same node, with its number: what one fault ends, another
 /// one keeps up.
 fn going_on<'a>(cluster: &'a Cluster, ended: &Fault) -> Option<(usize, &'a Fault)> {
-    let in_effect: Vec<usize> = cluster.state().faults.keys().copied().collect();
-    let faults = in_effect.into_iter().map(|number| (number, &cluster.plan.scenario.faults[number]));
     let same = |fault: &Fault| fault.kind.name() == ended.kind.name() && fault.kind.node() == ended.kind.node();
-    faults.filter(|(_, fault)| same(fault)).last()
+    cluster.in_effect().into_iter().rfind(|(_, fault)| same(fault))
 }
 
 /// The faults that are in effect on the clocks of a node.
 fn clocks_of(cluster: &Cluster, node: &str) -> Vec<ClockFault> {
-    let in_effect: Vec<usize> = cluster.state().faults.keys().copied().collect();
-    let kinds = in_effect.into_iter().map(|number| &cluster.plan.scenario.faults[number].kind);
-    let of_node = kinds.filter_map(|kind| match kind {
+    let of_node = cluster.in_effect().into_iter().filter_map(|(_, fault)| match &fault.kind {
         FaultKind::Clock { node: of, what, .. } if of == node => Some(*what),
         _ => None,
     });

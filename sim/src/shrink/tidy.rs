@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::scenario::{Fault, FaultKind, Kind, Load, Scenario, When};
+use crate::scenario::{Fault, Kind, Load, Scenario, When};
 
 /// Makes of an edited scenario one that may be written, as far as that can be done by leaving out more, and by moving
 /// times to the end of the active phase.
@@ -93,25 +93,7 @@ fn can_happen(scenario: &Scenario, fault: &Fault) -> bool {
         ends.iter().all(|end| !end.is_empty()) && scenario.only_node_of(link).is_none()
     });
     let has_disk = !fault.kind.needs_disk() || fault.kind.node().is_none_or(|node| is_of(scenario, node, Kind::Broker));
-    in_time && hits && joins && has_disk && has_whom(scenario, &fault.kind)
-}
-
-/// Whether those are there whom a fault is about that is about many.
-fn has_whom(scenario: &Scenario, kind: &FaultKind) -> bool {
-    match kind {
-        FaultKind::DomainPowerLoss { domain, .. } => scenario.domains.iter().any(|other| other.name == *domain),
-        FaultKind::RebalanceStorm { group, .. } => scenario.consumers.iter().any(|other| other.group == *group),
-        FaultKind::Drain { node, topic } => {
-            scenario.topics.iter().any(|other| other.name == *topic && other.is_at(node))
-        }
-        FaultKind::ConfigChange { topic, .. } => scenario.topics.iter().any(|other| other.name == *topic),
-        FaultKind::Partition { shape, node, members: Some(members) } => {
-            let is_there = |name: &String| !scenario.end_of_link(name).is_empty();
-            members.names().iter().all(is_there)
-                && scenario.members(members, node.as_deref()).len() >= shape.members_min()
-        }
-        _ => true,
-    }
+    in_time && hits && joins && has_disk && scenario.has_whom(&fault.kind)
 }
 
 /// Whoever may stay dead is there, and of the name servers it is a minority.
