@@ -41,15 +41,21 @@ impl Region {
     /// # Errors
     /// `InvalidInput` if the file is shorter or `len` is 0; whatever `mmap` reports.
     pub fn map_file(file: &File, len: u64) -> io::Result<Region> {
-        let size = checked_len(len)?;
-        let there = file.metadata()?.len();
-        if there < len {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                format!("cannot map {len} bytes of a file of {there}"),
-            ));
-        }
+        let size = checked_file_len(file, len)?;
         MmapOptions::new().len(size).map_raw(file).map(|map| Region::new(map, len))
+    }
+
+    /// The first `len` bytes of a file, which may be open for reading only. None for a `len` of 0.
+    ///
+    /// # Errors
+    /// `InvalidInput` if the file is shorter; whatever `mmap` reports.
+    pub fn borrow_file(file: &File, len: u64) -> io::Result<Bytes> {
+        if len == 0 {
+            return Ok(Bytes::new());
+        }
+        let map = MmapOptions::new().len(checked_file_len(file, len)?).map_raw_read_only(file)?;
+        // All of it is frozen at once: nothing is ever stored there.
+        Ok(Region::new(map, len).slice(0, len))
     }
 
     /// Anonymous memory of `len` zeros, taken from the system page by page as it is touched.
@@ -165,6 +171,16 @@ impl AsRef<[u8]> for Borrowed {
         // Frozen when this was made, so readable without the lock.
         self.region.bytes(self.from, self.to)
     }
+}
+
+fn checked_file_len(file: &File, len: u64) -> io::Result<usize> {
+    let size = checked_len(len)?;
+    let there = file.metadata()?.len();
+    if there < len {
+        let message = format!("cannot map {len} bytes of a file of {there}");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+    }
+    Ok(size)
 }
 
 fn checked_len(len: u64) -> io::Result<usize> {

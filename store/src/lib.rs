@@ -10,6 +10,7 @@
 //! - nothing beyond the end of the log ever comes back;
 //! - a failed sync ends all writing until a restart has found out what is left.
 
+pub mod audit;
 mod checkpoint;
 mod checkpointer;
 mod commit_log;

@@ -7,17 +7,7 @@ use std::path::{Path, PathBuf};
 use message::{OffsetMessageId, QueueOffset, StoredMessage};
 use serde_json::Value;
 use staticfire_store::{GetStatus, Store, StoreConfig};
-use support::{copy_dir, get, on_machine, read_all};
-
-/// The directory of the golden data; `None`, with a note, if nobody says where it is.
-#[expect(clippy::disallowed_methods, reason = "the test harness says where the data is")]
-fn golden() -> Option<PathBuf> {
-    let Ok(dir) = std::env::var("STATICFIRE_GOLDEN") else {
-        println!("skipped: STATICFIRE_GOLDEN is not set");
-        return None;
-    };
-    Some(PathBuf::from(dir).join("apache-5.3.3"))
-}
+use support::{copy_dir, get, golden, on_machine, read_all};
 
 fn lines(path: PathBuf) -> Vec<Value> {
     std::fs::read_to_string(path).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()

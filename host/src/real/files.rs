@@ -52,6 +52,21 @@ pub(super) async fn open(path: PathBuf, options: OpenOptions) -> io::Result<Box<
     .await
 }
 
+pub(super) fn read_at_rest(path: &Path) -> io::Result<(Bytes, u64)> {
+    let file = File::open(path)?;
+    let len = file.metadata()?.len();
+    let mut end = 0;
+    // From one stretch of data to the next; a file system that does not know takes everything for data.
+    while let Some(data) = next_data(&file, end)? {
+        end = match rustix::fs::seek(&file, SeekFrom::Hole(data)) {
+            Ok(hole) => hole,
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => len,
+            Err(error) => return Err(error.into()),
+        };
+    }
+    Ok((Region::borrow_file(&file, end.min(len))?, len))
+}
+
 pub(super) async fn read_dir(path: PathBuf) -> io::Result<Vec<DirEntry>> {
     blocking(move || {
         let mut entries = Vec::new();
@@ -127,15 +142,7 @@ impl RawFile for RealFile {
     }
 
     fn next_data(&self, at: u64) -> io::Result<Option<u64>> {
-        // It moves the position of the open file, which nothing here uses.
-        match rustix::fs::seek(&*self.file, SeekFrom::Data(at)) {
-            Ok(data) => Ok(Some(data)),
-            // Nothing but a hole up to the end, or `at` lies behind it.
-            Err(Errno::NXIO) => Ok(None),
-            // The file system cannot tell.
-            Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok((at < self.len()?).then_some(at)),
-            Err(error) => Err(error.into()),
-        }
+        next_data(&self.file, at)
     }
 
     fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<usize> {
@@ -186,6 +193,18 @@ impl RawFile for RealFile {
             let region = Region::map_file(&file, len)?;
             Ok(Box::new(RealMapping { region, path }) as Box<dyn RawMapping>)
         }))
+    }
+}
+
+/// It moves the position of the open file, which nothing here uses.
+fn next_data(file: &File, at: u64) -> io::Result<Option<u64>> {
+    match rustix::fs::seek(file, SeekFrom::Data(at)) {
+        Ok(data) => Ok(Some(data)),
+        // Nothing but a hole up to the end, or `at` lies behind it.
+        Err(Errno::NXIO) => Ok(None),
+        // The file system cannot tell.
+        Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok((at < file.metadata()?.len()).then_some(at)),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -7,6 +7,16 @@ use bytes::Bytes;
 use message::{Draft, PhyOffset, QueueOffset, StoredMessage, SysFlag};
 use staticfire_store::{GetRequest, GetResult, Store, StoreConfig};
 
+/// The directory of the golden data; `None`, with a note, if nobody says where it is.
+#[expect(clippy::disallowed_methods, reason = "the test harness says where the data is")]
+pub fn golden() -> Option<PathBuf> {
+    let Ok(dir) = std::env::var("STATICFIRE_GOLDEN") else {
+        println!("skipped: STATICFIRE_GOLDEN is not set");
+        return None;
+    };
+    Some(PathBuf::from(dir).join("apache-5.3.3"))
+}
+
 /// Runs `test` on the real machine, with a directory of its own.
 pub fn on_machine<F: Future<Output = ()> + Send + 'static>(test: impl FnOnce(PathBuf) -> F) {
     let dir = tempfile::tempdir().unwrap();

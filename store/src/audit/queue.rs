@@ -1,0 +1,173 @@
+//! The consume queues of a store at rest.
+
+use std::{collections::BTreeMap, io, path::Path};
+
+use bytes::Bytes;
+
+use crate::{entry::CqEntry, log_file::file_start};
+
+use super::{AuditSource, CONSUME_QUEUE, Finding, Finds, files_of, log::Log, queue_file};
+
+const ENTRY: u64 = CqEntry::SIZE_BYTES;
+
+/// One queue.
+pub(super) struct Queue {
+    topic: String,
+    queue_id: u32,
+    /// Oldest first, without holes.
+    files: Vec<(u64, Bytes)>,
+    file_bytes: u64,
+    /// Behind the last slot that is not empty.
+    max: u64,
+}
+
+/// Opens the files of all queues. What is wrong with names, lengths and holes is told to `finds`.
+pub(super) fn open_all(source: &impl AuditSource, finds: &mut Finds) -> io::Result<BTreeMap<(String, u32), Queue>> {
+    let root = Path::new(CONSUME_QUEUE);
+    let mut queues = BTreeMap::new();
+    for topic in source.list(root)?.into_iter().filter(|entry| entry.is_dir) {
+        let dir = root.join(&topic.name);
+        for queue in source.list(&dir)?.into_iter().filter(|entry| entry.is_dir) {
+            let Ok(queue_id) = queue.name.parse::<u32>() else {
+                finds.add(Finding::of_file(dir.join(&queue.name), "not the number of a queue"));
+                continue;
+            };
+            let queue = Queue::open(source, &topic.name, queue_id, finds)?;
+            queues.extend(queue.map(|queue| ((topic.name.clone(), queue_id), queue)));
+        }
+    }
+    Ok(queues)
+}
+
+impl Queue {
+    /// `None` if the queue has no files. What lies in front of a hole is not used.
+    fn open(source: &impl AuditSource, topic: &str, queue_id: u32, finds: &mut Finds) -> io::Result<Option<Queue>> {
+        let dir = Path::new(CONSUME_QUEUE).join(topic).join(queue_id.to_string());
+        let mut queue = Queue { topic: topic.to_owned(), queue_id, files: Vec::new(), file_bytes: 0, max: 0 };
+        for name in files_of(source, &dir)? {
+            let path = dir.join(&name);
+            let Some(start) = file_start(&name) else {
+                finds.add(Finding::of_file(path, "not a file of a queue: names are 20 digits"));
+                continue;
+            };
+            let content = source.read(&path)?;
+            if queue.files.is_empty() {
+                queue.file_bytes = content.len;
+            }
+            if content.len != queue.file_bytes || content.len == 0 || !content.len.is_multiple_of(ENTRY) {
+                let what = format!("{} bytes long, the first file of the queue {}", content.len, queue.file_bytes);
+                finds.add(Finding::of_file(path, what));
+                continue;
+            }
+            if !start.is_multiple_of(queue.file_bytes) {
+                finds.add(Finding::of_file(path, format!("the name is no multiple of its {} bytes", content.len)));
+                continue;
+            }
+            let expected = queue.files.last().map_or(start, |(last, _)| last + queue.file_bytes);
+            if start != expected {
+                finds.add(Finding::of_file(queue_file(topic, queue_id, expected), "missing between others"));
+                queue.files.clear();
+            }
+            queue.files.push((start, content.bytes));
+        }
+        let last = queue.files.iter().rev().find_map(|(start, bytes)| {
+            let used = bytes.iter().rposition(|byte| *byte != 0)? as u64;
+            Some((start + used) / ENTRY + 1)
+        });
+        queue.max = last.unwrap_or(queue.first());
+        Ok((!queue.files.is_empty()).then_some(queue))
+    }
+
+    /// Behind the last entry.
+    pub(super) fn max(&self) -> u64 {
+        self.max
+    }
+
+    /// The first slot that the files have room for.
+    fn first(&self) -> u64 {
+        self.files.first().map_or(0, |(start, _)| start / ENTRY)
+    }
+
+    fn slot(&self, index: u64) -> Option<CqEntry> {
+        let at = (index * ENTRY).checked_sub(self.files.first()?.0)?;
+        let (_, bytes) = self.files.get((at / self.file_bytes) as usize)?;
+        let at = (at % self.file_bytes) as usize;
+        let raw = bytes.get(at..)?;
+        // The end of the file may be left out where it is zeros, in the middle of an entry, too.
+        let mut whole = [0; ENTRY as usize];
+        let there = raw.len().min(whole.len());
+        whole[..there].copy_from_slice(&raw[..there]);
+        CqEntry::decode(&whole)
+    }
+
+    fn add(&self, index: u64, what: String, finds: &mut Finds) {
+        let at = index * ENTRY;
+        let start = at / self.file_bytes * self.file_bytes;
+        finds.add(Finding { path: queue_file(&self.topic, self.queue_id, start), at: Some(at - start), what });
+    }
+
+    /// Whether slot `index`, which lies before the end, is what the record of that offset needs.
+    pub(super) fn check_record(&self, index: u64, needed: &CqEntry, finds: &mut Finds) {
+        let what = match self.slot(index) {
+            Some(entry) if entry == *needed => return,
+            _ if index < self.first() => format!("no file for entry {index}, whose record is at {}", needed.phy.0),
+            None => format!("no entry {index}, whose record is at {}", needed.phy.0),
+            Some(entry) if entry.is_blank() => {
+                format!("entry {index} is blank, though its record is at {}", needed.phy.0)
+            }
+            Some(entry) if entry.phy != needed.phy => {
+                format!("entry {index} points at {}, its record is at {}", entry.phy.0, needed.phy.0)
+            }
+            Some(entry) if entry.size_bytes != needed.size_bytes => {
+                format!("entry {index} says {} bytes, its record has {}", entry.size_bytes, needed.size_bytes)
+            }
+            Some(entry) => {
+                format!("entry {index} has the tags code {}, its record {}", entry.tags_code, needed.tags_code)
+            }
+        };
+        self.add(index, what, finds);
+    }
+
+    /// Whether every entry points at a record that is its own. Returns how many entries there are.
+    pub(super) fn check(&self, log: &Log, log_end: u64, finds: &mut Finds) -> u64 {
+        let mut entries = 0;
+        let mut before = None;
+        for index in self.first()..self.max {
+            let Some(entry) = self.slot(index) else {
+                self.add(index, format!("no entry {index}, though more follow"), finds);
+                continue;
+            };
+            if entry.is_blank() {
+                continue;
+            }
+            entries += 1;
+            if let Some(before) = before.replace(entry.phy).filter(|before| *before >= entry.phy) {
+                self.add(
+                    index,
+                    format!("entry {index} points at {}, the one before it at {}", entry.phy.0, before.0),
+                    finds,
+                );
+            } else if entry.phy.0 >= log_end {
+                self.add(index, format!("entry {index} points at {}, the log ends at {log_end}", entry.phy.0), finds);
+            } else if entry.phy.0 >= log.start() {
+                self.check_target(index, &entry, log, finds);
+            }
+        }
+        entries
+    }
+
+    fn check_target(&self, index: u64, entry: &CqEntry, log: &Log, finds: &mut Finds) {
+        let phy = entry.phy.0;
+        let what = match log.record(phy) {
+            Ok(view) if view.topic != self.topic || view.queue_id != self.queue_id => {
+                format!("entry {index} points at {phy}: a record of queue {} of {}", view.queue_id, view.topic)
+            }
+            Ok(view) if view.queue_offset.0 != index => {
+                format!("entry {index} points at {phy}: the record of offset {}", view.queue_offset.0)
+            }
+            Ok(_) => return,
+            Err(error) => format!("entry {index} points at {phy}, where no record is: {error}"),
+        };
+        self.add(index, what, finds);
+    }
+}
