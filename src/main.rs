@@ -16,6 +16,7 @@ mod output;
 mod servers;
 #[cfg(feature = "sim")]
 mod stand;
+mod store_files;
 
 use std::process::ExitCode;
 
@@ -42,6 +43,8 @@ enum Command {
     /// Measure: without a command, simulated against real time
     #[command(after_help = "Examples:\n  staticfire bench\n  staticfire bench broker")]
     Bench(bench::BenchCommand),
+    /// Look at the files of a store
+    Store(store_files::StoreArguments),
     /// Serve as a RocketMQ name server
     #[command(after_help = "Example:\n  staticfire namesrv -c namesrv.conf")]
     Namesrv(servers::NamesrvArguments),
@@ -66,6 +69,7 @@ fn main() -> ExitCode {
         #[cfg(feature = "sim")]
         Command::Stand(command) => stand::main(command),
         Command::Bench(arguments) => bench::main(arguments),
+        Command::Store(arguments) => store_files::main(&arguments),
         Command::Namesrv(arguments) => servers::namesrv(arguments),
         Command::Broker(arguments) => servers::broker(arguments),
     }

@@ -64,11 +64,23 @@ fn config(folder: &Path, name: &str, more: &str) -> std::path::PathBuf {
 
 #[test]
 fn every_command_has_an_example_in_its_help() {
-    for command in ["run", "explore", "shrink", "plan", "verify", "mutants", "bench", "namesrv", "broker"] {
-        let output = staticfire(&[command, "--help"]);
+    for command in [
+        &["run"][..],
+        &["explore"],
+        &["shrink"],
+        &["plan"],
+        &["verify"],
+        &["mutants"],
+        &["bench"],
+        &["store", "check"],
+        &["store", "dump"],
+        &["namesrv"],
+        &["broker"],
+    ] {
+        let output = staticfire(&[command, &["--help"]].concat());
         assert!(output.status.success());
         let help = String::from_utf8(output.stdout).unwrap();
-        assert!(help.contains(&format!("  staticfire {command}")), "{command}: {help}");
+        assert!(help.contains(&format!("  staticfire {}", command.join(" "))), "{command:?}: {help}");
     }
 }
 

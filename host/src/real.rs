@@ -53,6 +53,15 @@ pub fn read_at_rest(path: &Path) -> io::Result<(bytes::Bytes, u64)> {
     files::read_at_rest(path)
 }
 
+/// Whether another process holds the lock of a file that [`crate::fs::File::try_lock`] takes, or Java's `tryLock`.
+///
+/// # Errors
+/// As the operating system reports them.
+pub fn is_locked(path: &Path) -> io::Result<bool> {
+    check_allowed()?;
+    files::is_locked(path)
+}
+
 /// Why [`run`] ended without a result.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {

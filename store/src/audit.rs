@@ -13,6 +13,7 @@ mod queue;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt, io,
+    ops::{ControlFlow, Range},
     path::{Path, PathBuf},
 };
 
@@ -29,8 +30,6 @@ use crate::{
 use log::{Found, Log};
 use queue::Queue;
 
-/// The directory of the commit log, below the root.
-const COMMIT_LOG: &str = "commitlog";
 /// The directory of the consume queues, below the root.
 const CONSUME_QUEUE: &str = "consumequeue";
 /// The file that is there while a broker has the store open, and after a crash.
@@ -64,13 +63,25 @@ pub struct Content {
 }
 
 /// How an audit is to look.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct AuditOptions {
+    /// Where the commit log is (`storePathCommitLog`), if not in `commitlog` below the root.
+    pub commit_log_dir: PathBuf,
     /// The delay levels of the broker (`messageDelayLevel`): they decide what entries of delayed messages hold.
     pub delay_levels: DelayLevels,
     /// Whether every record must have its entry although the store was not closed cleanly, because its broker had the
     /// time to dispatch it.
     pub dispatched: bool,
+}
+
+impl Default for AuditOptions {
+    fn default() -> AuditOptions {
+        AuditOptions {
+            commit_log_dir: PathBuf::from("commitlog"),
+            delay_levels: DelayLevels::default(),
+            dispatched: false,
+        }
+    }
 }
 
 /// Something that is wrong.
@@ -152,8 +163,8 @@ impl Finds {
 pub fn audit(source: &impl AuditSource, options: &AuditOptions) -> io::Result<Audit> {
     let mut finds = Finds::default();
     let is_clean = !source.list(Path::new(""))?.iter().any(|entry| entry.name == ABORT);
-    let log = Log::open(source, &mut finds)?;
-    let mut queues = queue::open_all(source, &mut finds)?;
+    let log = Log::open(source, &options.commit_log_dir, &mut finds)?;
+    let queues = queue::open_all(source, &mut finds)?;
     let mut records = Records {
         log: &log,
         options,
@@ -162,16 +173,16 @@ pub fn audit(source: &impl AuditSource, options: &AuditOptions) -> io::Result<Au
         not_dispatched: 0,
         count: 0,
     };
-    let log_end = records.check(&mut queues, &mut finds);
+    let extent = records.check(&queues, &mut finds);
     let mut entries = 0;
     for queue in queues.values() {
-        entries += queue.check(&log, log_end, &mut finds);
+        entries += queue.check(&log, &extent, &mut finds);
     }
     Ok(Audit {
         is_clean,
         log_files: log.file_count(),
         log_start: log.start(),
-        log_end,
+        log_end: extent.end,
         records: records.count,
         queues: queues.len(),
         entries,
@@ -181,30 +192,40 @@ pub fn audit(source: &impl AuditSource, options: &AuditOptions) -> io::Result<Au
     })
 }
 
-/// Shows all whole records of a store in the order of its log, each with its file and the position in it; what is
-/// damaged is passed over and told to `damaged`.
+/// Shows the whole records of a store in the order of its log, each with its file and the position in it, until `show`
+/// breaks off; what is damaged is passed over and told to `damaged`.
 ///
 /// # Errors
 /// A file or directory cannot be read, or `show` failed.
 pub fn each_record(
     source: &impl AuditSource,
-    mut show: impl FnMut(&RecordView<'_>, &Path, u64) -> io::Result<()>,
+    commit_log_dir: &Path,
+    mut show: impl FnMut(&RecordView<'_>, &Path, u64) -> io::Result<ControlFlow<()>>,
     mut damaged: impl FnMut(&Finding),
 ) -> io::Result<()> {
     let mut finds = Finds::default();
-    let log = Log::open(source, &mut finds)?;
+    let log = Log::open(source, commit_log_dir, &mut finds)?;
     finds.findings.iter().for_each(&mut damaged);
     let mut walk = log.walk();
     while let Some(found) = walk.next() {
         match found {
             Found::Record(view) => {
                 let (path, at) = log.place(view.phy.0);
-                show(&view, &path, at)?;
+                if show(&view, &path, at)?.is_break() {
+                    break;
+                }
             }
             Found::Damage(finding) => damaged(&finding),
         }
     }
     Ok(())
+}
+
+/// What a walk through the log has shown of it.
+struct Extent {
+    end: u64,
+    /// The parts in which no record could be told from another, oldest first.
+    damaged: Vec<Range<u64>>,
 }
 
 /// The check of the log, record by record.
@@ -220,8 +241,7 @@ struct Records<'a> {
 }
 
 impl<'a> Records<'a> {
-    /// Returns the end of the log.
-    fn check(&mut self, queues: &mut BTreeMap<(String, u32), Queue>, finds: &mut Finds) -> u64 {
+    fn check(&mut self, queues: &BTreeMap<(String, u32), Queue>, finds: &mut Finds) -> Extent {
         let mut walk = self.log.walk();
         while let Some(found) = walk.next() {
             match found {
@@ -236,7 +256,7 @@ impl<'a> Records<'a> {
                 }
             }
         }
-        walk.end.unwrap_or_default()
+        Extent { end: walk.end.unwrap_or_default(), damaged: walk.damaged }
     }
 
     fn add(&self, view: &RecordView<'_>, what: String, finds: &mut Finds) {

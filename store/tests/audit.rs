@@ -144,8 +144,11 @@ fn damages(root: &Path) -> Vec<Damage> {
         plant: flip(LOG_0, record + part),
         expected: vec![(LOG_0.to_owned(), Some(record))],
     };
-    let in_queue =
-        |name, part: u64| Damage { name, plant: flip(QUEUE_0, 40 + part), expected: vec![(QUEUE_0.to_owned(), Some(40))] };
+    let in_queue = |name, part: u64| Damage {
+        name,
+        plant: flip(QUEUE_0, 40 + part),
+        expected: vec![(QUEUE_0.to_owned(), Some(40))],
+    };
     let whole =
         |name, plant: Box<dyn Fn(&Path)>, path: &str| Damage { name, plant, expected: vec![(path.to_owned(), None)] };
     let mut all = vec![

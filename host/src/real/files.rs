@@ -13,6 +13,7 @@ use bytes::Bytes;
 use rustix::{
     fs::{FallocateFlags, FlockOperation, SeekFrom},
     io::Errno,
+    process::{Flock, FlockType, fcntl_getlk},
 };
 
 use super::{check_allowed, wall_ms};
@@ -65,6 +66,11 @@ pub(super) fn read_at_rest(path: &Path) -> io::Result<(Bytes, u64)> {
         };
     }
     Ok((Region::borrow_file(&file, end.min(len))?, len))
+}
+
+pub(super) fn is_locked(path: &Path) -> io::Result<bool> {
+    let whole = Flock::from(FlockType::WriteLock);
+    Ok(fcntl_getlk(File::open(path)?, &whole)?.is_some())
 }
 
 pub(super) async fn read_dir(path: PathBuf) -> io::Result<Vec<DirEntry>> {

@@ -1,6 +1,10 @@
 //! Walking through the commit log of a store at rest, past what is damaged in it.
 
-use std::{io, path::PathBuf};
+use std::{
+    io,
+    ops::Range,
+    path::{Path, PathBuf},
+};
 
 use bytes::Bytes;
 use message::{Frame, RecordError, RecordView, peek};
@@ -10,13 +14,14 @@ use crate::{
     log_file::{file_name, file_start},
 };
 
-use super::{AuditSource, COMMIT_LOG, Finding, Finds, files_of};
+use super::{AuditSource, Finding, Finds, files_of};
 
 /// First bytes of the magics of records; both versions share three of the four.
 const MAGIC_START: [u8; 3] = [0xDA, 0xA3, 0x20];
 
 /// The files of a commit log.
 pub(super) struct Log {
+    dir: PathBuf,
     /// Oldest first.
     files: Vec<LogFile>,
 }
@@ -46,14 +51,15 @@ pub(super) struct Walk<'a> {
     pub(super) skipped: u32,
     /// Where the log ends, as soon as that is known.
     pub(super) end: Option<u64>,
+    /// The parts in which no record could be told from another, oldest first.
+    pub(super) damaged: Vec<Range<u64>>,
 }
 
 impl Log {
     /// Opens all files. What is wrong with names, lengths and holes is told to `finds`.
-    pub(super) fn open(source: &impl AuditSource, finds: &mut Finds) -> io::Result<Log> {
+    pub(super) fn open(source: &impl AuditSource, dir: &Path, finds: &mut Finds) -> io::Result<Log> {
         let mut files: Vec<LogFile> = Vec::new();
-        let dir = PathBuf::from(COMMIT_LOG);
-        for name in files_of(source, &dir)? {
+        for name in files_of(source, dir)? {
             let path = dir.join(&name);
             let Some(start) = file_start(&name) else {
                 finds.add(Finding::of_file(path, "not a file of the log: names are 20 digits"));
@@ -74,7 +80,7 @@ impl Log {
             }
             files.push(LogFile { start, len: content.len, bytes: content.bytes });
         }
-        Ok(Log { files })
+        Ok(Log { dir: dir.to_owned(), files })
     }
 
     pub(super) fn file_count(&self) -> usize {
@@ -87,7 +93,7 @@ impl Log {
     }
 
     pub(super) fn walk(&self) -> Walk<'_> {
-        Walk { log: self, file: 0, at: 0, skipped: 0, end: None }
+        Walk { log: self, file: 0, at: 0, skipped: 0, end: None, damaged: Vec::new() }
     }
 
     /// The record that begins at a position, if one does.
@@ -102,7 +108,7 @@ impl Log {
     pub(super) fn place(&self, phy: u64) -> (PathBuf, u64) {
         let behind = self.files.partition_point(|file| file.start <= phy);
         let start = behind.checked_sub(1).map_or(0, |index| self.files[index].start);
-        (PathBuf::from(COMMIT_LOG).join(file_name(start)), phy - start)
+        (self.dir.join(file_name(start)), phy - start)
     }
 }
 
@@ -165,12 +171,13 @@ impl<'a> Walk<'a> {
     fn damage(&mut self, what: &dyn std::fmt::Display) -> Found<'a> {
         let file = &self.log.files[self.file];
         let from = self.at;
-        let path = PathBuf::from(COMMIT_LOG).join(file_name(file.start));
+        let path = self.log.dir.join(file_name(file.start));
         self.skipped += 1;
         let next = next_record(&file.bytes, file.start, from + 1);
         let went_on = match next {
             Some(next) => {
                 self.at = next;
+                self.damaged.push(file.start + from..file.start + next);
                 format!("the next record begins at {next}")
             }
             None => {
@@ -178,6 +185,7 @@ impl<'a> Walk<'a> {
                 let is_last = !self.log.files[self.file + 1..].iter().any(|file| !file.bytes.is_empty());
                 self.next_file();
                 self.end = Some(if is_last { file.start + from } else { file.start + file.len });
+                self.damaged.push(file.start + from..file.start + file.len);
                 "no record follows in this file".to_owned()
             }
         };

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::{entry::CqEntry, log_file::file_start};
 
-use super::{AuditSource, CONSUME_QUEUE, Finding, Finds, files_of, log::Log, queue_file};
+use super::{AuditSource, CONSUME_QUEUE, Extent, Finding, Finds, files_of, log::Log, queue_file};
 
 const ENTRY: u64 = CqEntry::SIZE_BYTES;
 
@@ -128,8 +128,10 @@ impl Queue {
         self.add(index, what, finds);
     }
 
-    /// Whether every entry points at a record that is its own. Returns how many entries there are.
-    pub(super) fn check(&self, log: &Log, log_end: u64, finds: &mut Finds) -> u64 {
+    /// Whether every entry points at a record that is its own, as far as the log can be read there. Returns how many
+    /// entries there are.
+    pub(super) fn check(&self, log: &Log, extent: &Extent, finds: &mut Finds) -> u64 {
+        let Extent { end: log_end, damaged } = extent;
         let mut entries = 0;
         let mut before = None;
         for index in self.first()..self.max {
@@ -147,9 +149,9 @@ impl Queue {
                     format!("entry {index} points at {}, the one before it at {}", entry.phy.0, before.0),
                     finds,
                 );
-            } else if entry.phy.0 >= log_end {
+            } else if entry.phy.0 >= *log_end {
                 self.add(index, format!("entry {index} points at {}, the log ends at {log_end}", entry.phy.0), finds);
-            } else if entry.phy.0 >= log.start() {
+            } else if entry.phy.0 >= log.start() && !damaged.iter().any(|part| part.contains(&entry.phy.0)) {
                 self.check_target(index, &entry, log, finds);
             }
         }
