@@ -170,8 +170,12 @@ fn a_planted_bug_comes_back_small_and_is_quiet_without_it() {
     for (name, seed, checker) in [
         ("ack-before-flush", "0", "lost"),
         ("commit-before-processing", "1", "unread"),
+        ("delay-from-birth", "0", "early"),
+        ("dispatch-before-flush", "0", "visible-before-safe"),
         ("flush-without-msync", "1", "lost"),
+        ("offset-given-again-after-recovery", "0", "two-at-offset"),
         ("recovery-truncates-one-too-many", "1", "lost"),
+        ("tags-by-hash-only", "0", "filter"),
     ] {
         let file = format!("scenarios/mutants/{name}.toml");
         let arguments = ["shrink", &file, "--seed", seed, "--mutant", name, "--json", "--out", &out];

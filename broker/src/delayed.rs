@@ -212,7 +212,8 @@ impl DelayedMessages {
                     }
                 };
                 // A clock that was set back must not make a message wait longer than its level says.
-                let due_ms = message.store_ms.saturating_add(span_ms).min(now_ms.saturating_add(span_ms));
+                let began_ms = if host::mutant!("delay-from-birth") { message.born_ms } else { message.store_ms };
+                let due_ms = began_ms.saturating_add(span_ms).min(now_ms.saturating_add(span_ms));
                 if due_ms > now_ms && waited.is_none_or(|end| message.queue_offset >= end) {
                     let wait = Duration::from_millis(u64::try_from(due_ms - now_ms).expect("it lies ahead"));
                     return outcome(done, Step::Wait(wait));

@@ -178,6 +178,9 @@ impl Sends {
 
     fn success(&self, ready: Ready, put: Put) -> Response {
         self.figures.put(1);
+        if host::mutant!("refuse-after-store") && put.queue_offset.0 % 16 == 15 {
+            return self.refuse(Response::failure(ResponseCode::MESSAGE_ILLEGAL, "the message is too long"));
+        }
         self.accept(&SendMessageResponseHeader {
             msg_id: OffsetMessageId { store_host: self.identity.address(), phy: put.phy }.to_string(),
             queue_id: wire(ready.told_queue),

@@ -3,13 +3,16 @@
 //! Checkers read the history and the scenario, nothing else. Each tells its violations with a witness (numbers of
 //! records) and how often it had something to check: a checker without an opportunity has proved nothing.
 
+mod audits;
 mod class;
 mod commits;
 mod copies;
 mod counts;
 mod delivery;
+mod early;
 mod facts;
 mod order;
+mod seen;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -89,10 +92,21 @@ pub fn check(scenario: &Scenario, history: &History) -> Findings {
     let facts = Facts::collect(scenario, history);
     let logs = Logs::collect(scenario, history);
     let (lost, unread, legally_lost, missing) = lost_and_unread(&facts, &logs, history);
-    let (phantom, dup_deliver) = (delivery::phantom(&facts), delivery::dup_deliver(&facts, &logs, history));
-    let order_store = order::order_store(&facts, &logs, history);
-    let commit_regress = commits::commit_regress(&facts, &logs, history);
-    let reports = vec![lost, unread, phantom, dup_deliver, order_store, commit_regress, stuck(history)];
+    let reports = vec![
+        lost,
+        unread,
+        delivery::phantom(&facts),
+        seen::aborted(&facts),
+        seen::filter(&facts, scenario, history),
+        delivery::dup_deliver(&facts, &logs, history),
+        seen::two_at_offset(&facts, &logs, history),
+        order::order_store(&facts, &logs, history),
+        seen::visible_before_safe(&facts, &logs, scenario, history),
+        early::early(&facts, scenario, history),
+        commits::commit_regress(&facts, &logs, history),
+        audits::store_audit(history),
+        stuck(history),
+    ];
     let mut findings = Findings { reports, legally_lost, missing, counts: BTreeMap::new(), marks: BTreeSet::new() };
     (findings.counts, findings.marks) = counts::count(&facts, history, findings.legally_lost.len() as u64);
     findings

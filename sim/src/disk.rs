@@ -32,7 +32,7 @@ pub use crash::{CrashReport, Outage, Survival};
 pub use device::Timing;
 pub use faults::{DiskError, DiskFault, Hits, Media};
 pub use handle::{DiskHandle, Surroundings};
-pub use image::Image;
+pub use image::{Image, SparseImage};
 pub use media::Place;
 pub(crate) use pages::PAGE_BYTES;
 
@@ -318,6 +318,12 @@ impl Disk {
     #[must_use]
     pub fn image(&self) -> Image {
         Image::current(self)
+    }
+
+    /// The same without what was never written at the ends of files.
+    #[must_use]
+    pub fn sparse_image(&self) -> SparseImage {
+        SparseImage::current(self)
     }
 
     /// The files as they would be after the worst power loss at `now`: only what is durable.

@@ -43,7 +43,8 @@ pub fn fates(scenario: &Scenario, run: &Finished, judgement: &Judgement) -> Vec<
         }
     }
     lines.push("checkers".to_owned());
-    for report in &run.findings.reports {
+    // What a scenario cannot promise another interleaving may change.
+    for report in run.findings.reports.iter().filter(|report| scenario.feeds(report.checker)) {
         lines.push(format!("  {} had {} to check", report.checker, class(report.opportunities)));
     }
     lines.push("faults".to_owned());

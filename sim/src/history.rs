@@ -15,7 +15,7 @@ use xxhash_rust::xxh3::Xxh3;
 pub const HASH_VERSION: &str = "xxh3-128/1";
 
 /// Faults of disks after which a file may be wrong for good.
-const SPOILS: [&str; 5] = ["bit-rot", "latent-sector", "lost-write", "misdirected-write", "lying-flush"];
+pub(crate) const SPOILS: [&str; 5] = ["bit-rot", "latent-sector", "lost-write", "misdirected-write", "lying-flush"];
 
 /// The hash is kept after every so many records, so that two runs can be compared piece by piece.
 pub const CHECKPOINT_EVERY: u64 = 1_000;
@@ -213,6 +213,15 @@ pub enum Event {
     Pending(String),
     /// Everything had come to an end.
     Converged,
+    /// The files of a store were audited at the end of the run: whole records in its log, and entries of its queues.
+    Audited {
+        /// Records.
+        records: u64,
+        /// Entries.
+        entries: u64,
+    },
+    /// The audit found something wrong: the file, the byte in it if it is about one, and what.
+    Unsound(String, Option<u64>, String),
 }
 
 impl Event {
@@ -249,6 +258,8 @@ impl Event {
             Event::Panic(..) => "panic",
             Event::Pending(_) => "pending",
             Event::Converged => "converged",
+            Event::Audited { .. } => "audited",
+            Event::Unsound(..) => "unsound",
         }
     }
 

@@ -1,5 +1,6 @@
 //! Runs a plan on the stand and judges what happened.
 
+mod audit;
 pub(crate) mod cluster;
 mod faults;
 mod observer;
@@ -153,6 +154,9 @@ async fn supervise(cluster: &Arc<Cluster>) {
     if !reaches(cluster, Phase::End, scenario.settle + SLACK).await {
         cluster.record_run(Event::Pending("brokers do not answer the stand's own questions".to_owned()));
     }
+    let converged =
+        cluster.recorder.with(|history| history.records.iter().rev().any(|record| record.event == Event::Converged));
+    audit::audit_all(cluster, converged);
     cluster.record_run(Event::Phase("end"));
 }
 

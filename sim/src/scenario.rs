@@ -33,13 +33,27 @@ use units::{Rate, Span};
 pub const FORMAT: u64 = 1;
 
 /// The checkers by their names in files, which are also the keys of `[expect]` that bound their violations.
-pub const CHECKERS: [&str; 7] = ["lost", "unread", "phantom", "dup-deliver", "order-store", "commit-regress", "stuck"];
+pub const CHECKERS: [&str; 13] = [
+    "lost",
+    "unread",
+    "phantom",
+    "aborted",
+    "filter",
+    "dup-deliver",
+    "two-at-offset",
+    "order-store",
+    "visible-before-safe",
+    "early",
+    "commit-regress",
+    "store-audit",
+    "stuck",
+];
 
 /// What a broken `host::always!` is reported as; `verdict` may expect it like a checker.
 pub const ALWAYS: &str = "always";
 
 /// What `verdict` may expect to fail besides the checkers, by what a problem with it is about.
-pub const FAILURES: [&str; 7] = [ALWAYS, "aborted", "converged", "exit", "legally-lost", "panic", "stop-killed"];
+pub const FAILURES: [&str; 7] = [ALWAYS, "converged", "exit", "legally-lost", "limit", "panic", "stop-killed"];
 
 /// Counts that `at-least` may name: how often something happened that a scenario is about.
 pub const COUNTS: [&str; 45] = [
@@ -481,6 +495,23 @@ impl Scenario {
     #[must_use]
     pub fn broker(&self, name: &str) -> Option<&BrokerGroup> {
         self.brokers.iter().find(|group| group.name == name)
+    }
+
+    /// Whether a broker group shows to consumers only what is on its disk.
+    #[must_use]
+    pub fn hides_unflushed(&self, broker: &str) -> bool {
+        let key = |(key, value): &(String, String)| key == "readUnCommitted" && value.eq_ignore_ascii_case("true");
+        self.flushes_before_ack(broker) && !self.broker(broker).is_some_and(|group| group.config.iter().any(key))
+    }
+
+    /// Whether a scenario must give a checker something to check. Failed sends and retries nobody can promise.
+    #[must_use]
+    pub fn feeds(&self, checker: &str) -> bool {
+        match checker {
+            "aborted" | "early" => false,
+            "visible-before-safe" => self.brokers.iter().any(|group| self.hides_unflushed(&group.name)),
+            _ => true,
+        }
     }
 
     /// Whether a broker group acknowledges only what is on its disk.

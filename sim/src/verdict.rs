@@ -99,7 +99,7 @@ pub struct Problem {
     /// What it makes of the run.
     pub verdict: Verdict,
     /// What it is about, the same in every run that fails in this way: the name of a checker or of a bound, or `panic`,
-    /// `exit`, `aborted`.
+    /// `exit`, `limit`.
     pub about: String,
     /// The whole of it, in one line.
     pub what: String,
@@ -141,7 +141,7 @@ pub struct Judgement {
 pub fn judge(scenario: &Scenario, run: &Finished) -> Judgement {
     let mut problems = Vec::new();
     if let Some(why) = &run.aborted {
-        problems.push(Problem::of(Verdict::Limit, "aborted", why.clone()));
+        problems.push(Problem::of(Verdict::Limit, "limit", why.clone()));
     }
     problems.extend(deaths(run));
     if let Some(broken) = broken(run) {
@@ -246,7 +246,10 @@ fn convergence(scenario: &Scenario, run: &Finished) -> Option<Problem> {
 fn opportunities(scenario: &Scenario, run: &Finished) -> Vec<Problem> {
     let missing = |about: &str, what| Problem::of(Verdict::Opportunity, about, what);
     let expect = &scenario.expect;
-    let must_check = |name: &str| expect.must_check.as_ref().is_none_or(|names| names.iter().any(|must| must == name));
+    let must_check = |name: &str| match &expect.must_check {
+        Some(names) => names.iter().any(|must| must == name),
+        None => scenario.feeds(name),
+    };
     let idle = run.findings.reports.iter().filter(|report| report.opportunities == 0 && must_check(report.checker));
     let idle = idle.map(|report| missing(report.checker, format!("checker {} had nothing to check", report.checker)));
     let missed = expect.at_least.iter().filter_map(|(name, least)| {

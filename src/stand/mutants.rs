@@ -9,12 +9,18 @@ use super::{MutantsArguments, Problem, check_mutant, child, pool, read_scenario}
 use crate::output::say;
 
 /// All planted bugs. The scenario of each has its name, and says which checker must catch it within how many seeds.
-pub const MUTANTS: [&str; 5] = [
+pub const MUTANTS: [&str; 11] = [
     "ack-before-flush",
     "commit-before-processing",
+    "delay-from-birth",
+    "dispatch-before-flush",
     "flush-without-msync",
+    "offset-given-again-after-recovery",
+    "recovery-leaves-cut-bytes",
     "recovery-truncates-one-too-many",
+    "refuse-after-store",
     "retry-flush-after-error",
+    "tags-by-hash-only",
 ];
 
 /// Runs all planted bugs, and the same seeds without them, of which no checker may complain.

@@ -9,13 +9,19 @@
 //!
 //! Source: `spec/store.md` 8.6.
 
-use std::{collections::BTreeSet, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
 
 use host::{
     Host,
     fs::{Files, OpenOptions},
     time::Mono,
 };
+use indexmap::IndexMap;
 use message::{PhyOffset, RecordError, RecordView};
 use tracing::{info, warn};
 
@@ -120,10 +126,11 @@ impl Recovery<'_> {
         self.finish_queues(&scan, nothing_happened).await?;
         info!(end = scan.end, clean = self.clean, known = known.is_some(), "recovered");
         host::point!("store.recovered", scan.end);
+        let next_offsets = self.next_offsets();
         Ok(LogState {
             segments: self.log.segments.into_iter().map(Arc::new).collect(),
             end: scan.end,
-            next_offsets: self.queues.next_offsets(),
+            next_offsets,
             last_store_ms: scan.last_store_ms,
             is_continued: nothing_happened,
         })
@@ -370,6 +377,7 @@ impl Recovery<'_> {
         }
         if let Some(last) = self.log.segments.last_mut()
             && !nothing_happened
+            && !host::mutant!("recovery-leaves-cut-bytes")
         {
             let at = scan.end - last.start;
             let io = |op| StoreError::io(op, last.path.clone());
@@ -399,6 +407,14 @@ impl Recovery<'_> {
             }
         }
         Ok(())
+    }
+
+    fn next_offsets(&self) -> IndexMap<String, BTreeMap<u32, u64>> {
+        let mut next = self.queues.next_offsets();
+        if host::mutant!("offset-given-again-after-recovery") {
+            next.values_mut().flat_map(BTreeMap::values_mut).for_each(|offset| *offset = offset.saturating_sub(1));
+        }
+        next
     }
 
     /// Erases what queues hold behind their ends, syncs them, and finds their first messages.

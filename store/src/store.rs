@@ -375,7 +375,9 @@ impl Parts {
         let gate = Arc::new(Gate::default());
         let group = Arc::new(GroupCommit::new(&host, Arc::clone(&log), Arc::clone(&gate), &config));
         let disk = Arc::new(DiskWatch::new(host.files(), log_dir, Arc::clone(&gate), &config));
-        let hides_unflushed = config.flush_disk_type == FlushDiskType::Sync && !config.read_uncommitted;
+        let hides_unflushed = config.flush_disk_type == FlushDiskType::Sync
+            && !config.read_uncommitted
+            && !host::mutant!("dispatch-before-flush");
         Parts {
             host,
             config,

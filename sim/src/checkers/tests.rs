@@ -1,4 +1,5 @@
 mod injected;
+mod seen;
 
 use super::*;
 use crate::history::{Down, Look, Queue, Recorder};
@@ -15,6 +16,10 @@ struct Story {
 
 fn queue(broker: &str) -> Queue {
     Queue { topic: "orders".into(), broker: broker.into(), id: 0 }
+}
+
+fn retry_queue() -> Queue {
+    Queue { topic: "%RETRY%billing".into(), ..queue("broker-a") }
 }
 
 fn message(n: u32) -> MessageId {
@@ -103,6 +108,10 @@ impl Story {
         })
     }
 
+    fn fail(&self, n: u32) -> &Story {
+        self.event("checkout/0", |_| Event::SendFail(message(n), "MESSAGE_ILLEGAL".into()))
+    }
+
     fn append(&self, offset: u64) -> &Story {
         self.event("broker-a/0", |_| Event::Append(offset * 100 + 100))
     }
@@ -111,8 +120,13 @@ impl Story {
         self.event("broker-a/0", |_| Event::Flush(up_to_offset * 100))
     }
 
+    /// As a broker acknowledges: under synchronous flush what is on disk.
     fn send(&self, n: u32, offset: u64) -> &Story {
-        self.invoke(n).append(offset).ok(n, offset)
+        self.invoke(n).append(offset);
+        if self.scenario.flushes_before_ack("broker-a") {
+            self.flush(offset + 1);
+        }
+        self.ok(n, offset)
     }
 
     fn down(&self, node: &str, how: Down) -> &Story {
@@ -135,6 +149,20 @@ impl Story {
 
     fn deliver(&self, node: &str, n: u32, offset: u64) -> &Story {
         self.deliver_as(node, n, offset, look(n))
+    }
+
+    /// The message comes again, from the queue of retries.
+    fn again(&self, node: &str, n: u32, offset: u64) -> &Story {
+        self.event(node, |history| Event::Deliver {
+            message: Some(message(n)),
+            queue: history.intern_queue(retry_queue()),
+            offset,
+            look: look(n),
+        })
+    }
+
+    fn audited(&self) -> &Story {
+        self.event("broker-a/0", |_| Event::Audited { records: 2, entries: 2 })
     }
 
     fn ack(&self, node: &str, n: u32, offset: u64) -> &Story {
@@ -172,8 +200,13 @@ impl Story {
 #[test]
 fn a_legal_history_has_no_violations_and_opportunities_for_all() {
     let story = Story::of("SYNC_FLUSH");
-    story.send(0, 0).flush(1).consume(0, 0).commit(1).send(1, 1).flush(2).consume(1, 1).commit(2);
-    story.event("probe/0", |_| Event::Converged);
+    story.send(0, 0).flush(1).consume(0, 0).commit(1).send(1, 1).flush(2);
+    story.deliver("billing/0", 1, 1).nack("billing/0", 1, 1).commit(2).invoke(2).fail(2);
+    story
+        .later(10)
+        .again("billing/1", 1, 0)
+        .event("billing/1", |history| Event::Ack(Some(message(1)), history.intern_queue(retry_queue()), 0));
+    story.event("probe/0", |_| Event::Converged).audited();
     let findings = story.findings();
     for report in &findings.reports {
         assert_eq!((report.checker, report.count), (report.checker, 0), "{:?}", report.violations);
@@ -603,14 +636,14 @@ fn a_commit_that_was_seen_to_be_taken_back_was_not_for_good() {
 #[test]
 fn a_higher_offset_for_the_earlier_message_breaks_the_order() {
     let story = Story::of("SYNC_FLUSH");
-    story.invoke(0).append(0).append(1).ok(0, 1).invoke(1).ok(1, 0).consume(0, 1).consume(1, 0);
+    story.invoke(0).append(0).append(1).flush(2).ok(0, 1).invoke(1).flush(2).ok(1, 0).consume(0, 1).consume(1, 0);
     assert_eq!(story.found(), [("order-store", 1)]);
 }
 
 #[test]
 fn sends_that_overlap_may_take_any_order() {
     let story = Story::of("SYNC_FLUSH");
-    story.invoke(0).invoke(1).append(0).append(1).ok(0, 1).ok(1, 0).consume(0, 1).consume(1, 0);
+    story.invoke(0).invoke(1).append(0).append(1).flush(2).ok(0, 1).ok(1, 0).consume(0, 1).consume(1, 0);
     assert_eq!(story.found(), []);
 }
 

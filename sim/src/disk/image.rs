@@ -6,10 +6,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use bytes::Bytes;
+
 use super::{
     Disk, State, errno,
     journal::Ino,
     names::{Body, ROOT},
+    pages::Content,
 };
 
 /// All files of a disk at one moment, by their paths. Contents are copied when the image is made.
@@ -19,11 +22,54 @@ pub struct Image {
     dirs: Vec<PathBuf>,
 }
 
+/// The same without the zeros that end a file, for files that are large and mostly empty.
+#[derive(Debug, Clone, Default)]
+pub struct SparseImage {
+    /// What each file holds up to its last page that was ever written, and how long it is.
+    pub files: BTreeMap<PathBuf, (Bytes, u64)>,
+    /// The directories.
+    pub dirs: Vec<PathBuf>,
+}
+
+impl SparseImage {
+    pub(super) fn current(disk: &Disk) -> SparseImage {
+        let state = disk.lock();
+        let mut image = SparseImage::default();
+        let mut take = |path, content: &Content| {
+            image.files.insert(path, (Bytes::from(content.written_bytes()), content.len()));
+        };
+        walk(&state, ROOT, Path::new("/"), false, &mut image.dirs, &mut take);
+        image
+    }
+}
+
+/// Shows every file to `take`, with its path, and collects the directories.
+fn walk(
+    state: &State,
+    ino: Ino,
+    path: &Path,
+    durable: bool,
+    dirs: &mut Vec<PathBuf>,
+    take: &mut impl FnMut(PathBuf, &Content),
+) {
+    match &state.names.inode(ino).body {
+        Body::Dir(dir) => {
+            dirs.push(path.to_owned());
+            let entries = if durable { &dir.durable } else { &dir.entries };
+            for (name, &child) in entries {
+                walk(state, child, &path.join(name), durable, dirs, take);
+            }
+        }
+        Body::File(content) => take(path.to_owned(), content),
+    }
+}
+
 impl Image {
     pub(super) fn current(disk: &Disk) -> Image {
         let state = disk.lock();
         let mut image = Image::default();
-        image.collect(&state, ROOT, Path::new("/"), None);
+        let mut take = |path, content: &Content| drop(image.files.insert(path, content.current_bytes()));
+        walk(&state, ROOT, Path::new("/"), false, &mut image.dirs, &mut take);
         image
     }
 
@@ -31,24 +77,9 @@ impl Image {
         let mut state = disk.lock();
         state.settle(now);
         let mut image = Image::default();
-        image.collect(&state, ROOT, Path::new("/"), Some(now));
+        let mut take = |path, content: &Content| drop(image.files.insert(path, content.durable_bytes()));
+        walk(&state, ROOT, Path::new("/"), true, &mut image.dirs, &mut take);
         image
-    }
-
-    fn collect(&mut self, state: &State, ino: Ino, path: &Path, durable_at: Option<u64>) {
-        match &state.names.inode(ino).body {
-            Body::Dir(dir) => {
-                self.dirs.push(path.to_owned());
-                let entries = if durable_at.is_some() { &dir.durable } else { &dir.entries };
-                for (name, &child) in entries {
-                    self.collect(state, child, &path.join(name), durable_at);
-                }
-            }
-            Body::File(content) => {
-                let bytes = if durable_at.is_some() { content.durable_bytes() } else { content.current_bytes() };
-                self.files.insert(path.to_owned(), bytes);
-            }
-        }
     }
 
     /// The files with their contents, sorted by path.

@@ -640,6 +640,18 @@ impl Content {
         }
     }
 
+    pub(super) fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Its bytes up to the last page that was written.
+    pub(super) fn written_bytes(&self) -> Vec<u8> {
+        let end = self.written.iter_from(0).last().map_or(0, |last| (last + 1) * PAGE_BYTES);
+        let mut bytes = vec![0; usize::try_from(end.min(self.len)).expect("a file fits into memory")];
+        self.read(&mut bytes, 0);
+        bytes
+    }
+
     pub(super) fn current_bytes(&self) -> Vec<u8> {
         let mut bytes = vec![0; usize::try_from(self.len).expect("a file fits into memory")];
         self.read(&mut bytes, 0);

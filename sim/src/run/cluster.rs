@@ -493,7 +493,7 @@ async fn run_broker(cluster: Arc<Cluster>, node: String, _: Host, stop: StopSign
     broker.shutdown().await.map_err(|error| in_one_line(&error))
 }
 
-fn broker_config(cluster: &Cluster, group: &BrokerGroup, node: &str) -> Result<BrokerConfig, String> {
+pub(super) fn broker_config(cluster: &Cluster, group: &BrokerGroup, node: &str) -> Result<BrokerConfig, String> {
     // The place of the store comes first, because keys of single directories may follow.
     let root = Setting { key: "storePathRootDir".into(), value: STORE_PATH.into(), at: node.to_owned() };
     let all = std::iter::once(root).chain(settings(&group.config, &group.name));

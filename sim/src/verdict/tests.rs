@@ -50,6 +50,7 @@ fn run_of(more: &[Event]) -> Finished {
     }
     recorder.record(60 * SECOND, None, |_| Event::Phase("settle"));
     recorder.record(70 * SECOND, None, |_| Event::Converged);
+    recorder.record(70 * SECOND, Some(("broker-a/0", 1)), |_| Event::Audited { records: 2, entries: 2 });
     for event in more {
         recorder.record(71 * SECOND, Some(("broker-a/0", 1)), |_| event.clone());
     }

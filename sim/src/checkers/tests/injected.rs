@@ -37,9 +37,38 @@ enum Injected {
     OrderStore,
     /// A committed offset goes back.
     CommitRegress,
+    /// A message whose send failed arrives.
+    Aborted,
+    /// A message arrives at a group of another topic.
+    Filter,
+    /// A message is acknowledged at the offset of another one.
+    TwoAtOffset,
+    /// A message arrives before it is flushed.
+    VisibleBeforeSafe,
+    /// A refused message comes again at once.
+    Early,
+    /// A queue has a hole at the end.
+    StoreAudit,
     /// Something is pending when the time is over.
     Stuck,
 }
+
+/// All of them.
+const ALL: [Injected; 13] = [
+    Injected::Lost,
+    Injected::Unread,
+    Injected::Phantom,
+    Injected::DupDeliver,
+    Injected::OrderStore,
+    Injected::CommitRegress,
+    Injected::Aborted,
+    Injected::Filter,
+    Injected::TwoAtOffset,
+    Injected::VisibleBeforeSafe,
+    Injected::Early,
+    Injected::StoreAudit,
+    Injected::Stuck,
+];
 
 impl Injected {
     fn checker(self) -> &'static str {
@@ -50,6 +79,12 @@ impl Injected {
             Injected::DupDeliver => "dup-deliver",
             Injected::OrderStore => "order-store",
             Injected::CommitRegress => "commit-regress",
+            Injected::Aborted => "aborted",
+            Injected::Filter => "filter",
+            Injected::TwoAtOffset => "two-at-offset",
+            Injected::VisibleBeforeSafe => "visible-before-safe",
+            Injected::Early => "early",
+            Injected::StoreAudit => "store-audit",
             Injected::Stuck => "stuck",
         }
     }
@@ -68,15 +103,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 fn injected() -> impl Strategy<Value = Injected> {
-    prop_oneof![
-        Just(Injected::Lost),
-        Just(Injected::Unread),
-        Just(Injected::Phantom),
-        Just(Injected::DupDeliver),
-        Just(Injected::OrderStore),
-        Just(Injected::CommitRegress),
-        Just(Injected::Stuck),
-    ]
+    prop::sample::select(&ALL[..])
 }
 
 /// A history under way. Message `n` stands at offset `n` unless messages overlapped.
@@ -103,7 +130,8 @@ impl Play {
         let n = self.messages();
         let at = u64::from(n);
         if self.is_wrong(Injected::OrderStore, n) {
-            self.story.invoke(n).append(at).append(at + 1).ok(n, at + 1).invoke(n + 1).ok(n + 1, at);
+            self.story.invoke(n).append(at).append(at + 1).flush(at + 2).ok(n, at + 1).invoke(n + 1).flush(at + 2);
+            self.story.ok(n + 1, at);
             self.log.extend([n + 1, n]);
         } else {
             self.story.send(n, at);
@@ -171,6 +199,34 @@ fn play(steps: &[Step], wrong: Option<(Injected, u32)>) -> Vec<(&'static str, u6
         }
         Some(Injected::DupDeliver) => drop(story.consume(play.log[0], 0)),
         Some(Injected::CommitRegress) => drop(story.commit(at).later(20).commit(at - 1)),
+        Some(Injected::Aborted) => drop(story.invoke(n).append(at).flush(at + 1).fail(n).consume(n, at).commit(at + 1)),
+        Some(Injected::Filter) => {
+            let other = Look { topic: "refunds".into(), ..look(n) };
+            story
+                .event("checkout/0", |_| Event::SendInvoke(message(n), other.clone()))
+                .append(at)
+                .flush(at + 1)
+                .ok(n, at);
+            story.deliver_as("billing/0", n, at, other).ack("billing/0", n, at).commit(at + 1);
+        }
+        Some(Injected::TwoAtOffset) => {
+            // Nobody reads it there, so it must not be wanted: its sender never learns what became of it.
+            story.invoke(n).append(at).deliver("billing/0", n, at - 1).ack("billing/0", n, at - 1);
+        }
+        Some(Injected::VisibleBeforeSafe) => {
+            story.invoke(n).append(at).consume(n, at).flush(at + 1).ok(n, at).commit(at + 1);
+        }
+        Some(Injected::Early) => {
+            story.send(n, at).deliver("billing/0", n, at).nack("billing/0", n, at).commit(at + 1);
+            story
+                .again("billing/0", n, 0)
+                .event("billing/0", |history| Event::Ack(Some(message(n)), history.intern_queue(retry_queue()), 0));
+        }
+        Some(Injected::StoreAudit) => {
+            story
+                .audited()
+                .event("broker-a/0", |_| Event::Unsound("consumequeue/orders/0".into(), None, "a hole".into()));
+        }
         Some(Injected::Stuck) => drop(story.event("probe/0", |_| Event::Pending("a send".to_owned()))),
         Some(Injected::Unread | Injected::Phantom | Injected::OrderStore) | None => {}
     }

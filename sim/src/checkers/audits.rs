@@ -1,0 +1,29 @@
+//! The checker of the final disks.
+
+use std::collections::BTreeSet;
+
+use crate::history::{Event, History, NodeRef, SPOILS};
+
+use super::Report;
+
+/// `store_audit`: the files of a store were not sound at the end of the run, and no fault of the disk has spoilt the file
+/// in question.
+pub(super) fn store_audit(history: &History) -> Report {
+    let mut report = Report::new("store-audit");
+    let mut spoilt: BTreeSet<(NodeRef, &str)> = BTreeSet::new();
+    for (index, record) in history.records.iter().enumerate() {
+        let Some((node, _)) = record.node else { continue };
+        match &record.event {
+            Event::DiskError(kind, place) if SPOILS.contains(kind) => {
+                let file = place.split_once('@').map_or(place.as_str(), |(file, _)| file);
+                spoilt.insert((node, file));
+            }
+            Event::Audited { records, entries } => report.opportunities += records + entries,
+            Event::Unsound(path, _, what) if !spoilt.contains(&(node, path.as_str())) => {
+                report.violation(format!("{} holds {path}: {what}", history.node(node)), vec![index]);
+            }
+            _ => {}
+        }
+    }
+    report
+}

@@ -1,0 +1,131 @@
+//! Stories about what may be seen at all, and when.
+
+use super::*;
+
+#[test]
+fn what_was_refused_for_certain_may_not_be_delivered() {
+    let story = Story::of("SYNC_FLUSH");
+    story.invoke(0).append(0).flush(1).fail(0).consume(0, 0);
+    assert_eq!(story.found(), [("aborted", 1)]);
+    // Also if it was delivered before its sender was told.
+    let story = Story::of("SYNC_FLUSH");
+    story.invoke(0).append(0).flush(1).consume(0, 0).fail(0);
+    assert_eq!(story.found(), [("aborted", 1)]);
+}
+
+#[test]
+fn a_group_gets_only_the_topic_and_the_tags_that_it_has_asked_for() {
+    let found = |subscribed: &str| {
+        let groups = format!("[[consumer]]\ngroup = \"audit\"\nsubscribe = \"{subscribed}\"\n");
+        let more = format!("[[topic]]\nname = \"refunds\"\n{groups}");
+        let story = Story::with("SYNC_FLUSH", &more).up("audit/0");
+        story.send(0, 0).consume(0, 0).deliver("audit/0", 0, 0).ack("audit/0", 0, 0);
+        story.found()
+    };
+    assert_eq!(found("orders"), []);
+    assert_eq!(found("orders: paid"), [("filter", 1)]);
+    assert_eq!(found("refunds"), [("filter", 1)]);
+}
+
+#[test]
+fn one_offset_shows_one_message_unless_the_log_lost_the_first() {
+    let found = |flush: &str, how| {
+        let story = Story::of(flush);
+        story.send(0, 0).flush(1).consume(0, 0).down("broker-a/0", how).recover(0).send(1, 0).flush(1).consume(1, 0);
+        let found = story.found();
+        found.into_iter().filter(|(checker, _)| *checker == "two-at-offset").collect::<Vec<_>>()
+    };
+    assert_eq!(found("ASYNC_FLUSH", Down::PowerLoss), []);
+    assert_eq!(found("ASYNC_FLUSH", Down::Kill), [("two-at-offset", 1)]);
+    assert_eq!(found("SYNC_FLUSH", Down::PowerLoss), [("two-at-offset", 1)]);
+    // Two acknowledgements are enough.
+    let story = Story::of("ASYNC_FLUSH");
+    story.send(0, 0).consume(0, 0).invoke(1).ok(1, 0);
+    assert!(story.found().contains(&("two-at-offset", 1)));
+}
+
+#[test]
+fn a_message_that_the_log_has_lost_may_still_come_from_the_memory_of_a_member() {
+    let story = Story::of("ASYNC_FLUSH");
+    story.send(0, 0).down("broker-a/0", Down::PowerLoss).recover(0).send(1, 0).consume(1, 0).deliver("billing/1", 0, 0);
+    story.ack("billing/1", 0, 0);
+    assert_eq!(story.found(), []);
+}
+
+#[test]
+fn under_synchronous_flush_nothing_is_delivered_that_is_not_on_disk() {
+    let found = |flush: &str, more: &str, flushed_first: bool| {
+        let story = Story::with(flush, more);
+        story.invoke(0).append(0);
+        if flushed_first {
+            story.flush(1).deliver("billing/0", 0, 0);
+        } else {
+            story.deliver("billing/0", 0, 0).flush(1);
+        }
+        story.ok(0, 0).ack("billing/0", 0, 0);
+        story.found()
+    };
+    assert_eq!(found("SYNC_FLUSH", "", true), []);
+    assert_eq!(found("SYNC_FLUSH", "", false), [("visible-before-safe", 1)]);
+    assert_eq!(found("ASYNC_FLUSH", "", false), []);
+}
+
+#[test]
+fn what_recovery_has_found_is_on_disk() {
+    let story = Story::of("SYNC_FLUSH");
+    story.invoke(0).append(0).down("broker-a/0", Down::Kill).recover(1).deliver("billing/0", 0, 0).ok(0, 0);
+    story.ack("billing/0", 0, 0);
+    assert_eq!(story.found(), []);
+}
+
+/// Refused, and given again after so many seconds.
+fn retried(after: u64, more: &str) -> Story {
+    let story = Story::with("SYNC_FLUSH", more);
+    story.send(0, 0).deliver("billing/0", 0, 0).nack("billing/0", 0, 0).later(after).again("billing/1", 0, 0);
+    story
+}
+
+fn finish_retry(story: &Story, offset: u64) {
+    story.event("billing/1", |history| Event::Ack(Some(message(0)), history.intern_queue(retry_queue()), offset));
+}
+
+#[test]
+fn a_refused_message_comes_again_after_its_delay() {
+    for (after, expected) in [(10, vec![]), (9, vec![("early", 1)])] {
+        let story = retried(after, "");
+        finish_retry(&story, 0);
+        assert_eq!(story.found(), expected);
+    }
+}
+
+#[test]
+fn only_the_clock_of_a_broker_excuses_a_short_delay() {
+    let fault =
+        |node: &str| format!("[[fault]]\nid = \"c\"\nat = \"1s\"\nkind = \"step\"\nnode = \"{node}\"\nby = \"8s\"\n");
+    for (node, expected) in [("broker-a/0", vec![]), ("billing/0", vec![("early", 1)])] {
+        let story = Story::with("SYNC_FLUSH", &fault(node));
+        story.send(0, 0).deliver("billing/0", 0, 0).nack("billing/0", 0, 0).later(1);
+        story.event(node, |_| Event::FaultBegin("c".into(), "step"));
+        story.event(node, |_| Event::FaultEnd("c".into())).later(1).again("billing/1", 0, 0);
+        finish_retry(&story, 0);
+        assert_eq!(story.found(), expected);
+    }
+}
+
+#[test]
+fn what_the_audit_finds_counts_unless_the_disk_has_spoilt_that_file() {
+    let found = |spoilt: Option<(&'static str, &str)>| {
+        let story = Story::of("SYNC_FLUSH");
+        if let Some((kind, place)) = spoilt {
+            story.event("broker-a/0", |_| Event::DiskError(kind, place.into()));
+        }
+        let file = "consumequeue/orders/0/00000000000000000000";
+        story.audited().event("broker-a/0", |_| Event::Unsound(file.into(), Some(40), "no entry 2".into()));
+        story.found()
+    };
+    let (here, there) = ("consumequeue/orders/0/00000000000000000000@0", "commitlog/00000000000000000000@0");
+    assert_eq!(found(None), [("store-audit", 1)]);
+    assert_eq!(found(Some(("bit-rot", here))), []);
+    assert_eq!(found(Some(("bit-rot", there))), [("store-audit", 1)]);
+    assert_eq!(found(Some(("eio-write", here))), [("store-audit", 1)]);
+}
