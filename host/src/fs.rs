@@ -8,6 +8,7 @@
 
 use std::{
     fmt, io,
+    ops::Range,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -238,13 +239,14 @@ impl File {
         Ok(())
     }
 
-    /// The first position at or behind `at` that may hold anything but zeros; `None` if up to the end of the file none
-    /// does. It tells what was never written from what was, without reading either: zeros that were written count as
-    /// data, and a file system that does not know takes everything for data.
+    /// The first stretch at or behind `at` that may hold anything but zeros; `None` if up to the end of the file there is
+    /// none. It tells what was never written from what was, without reading either: zeros that were written count as
+    /// data, and a file system that does not know takes everything for data. Reading may turn what was reserved and never
+    /// written into data: ask for all stretches first.
     ///
     /// # Errors
     /// As the operating system reports them.
-    pub fn next_data(&self, at: u64) -> io::Result<Option<u64>> {
+    pub fn next_data(&self, at: u64) -> io::Result<Option<Range<u64>>> {
         self.file.next_data(at)
     }
 
@@ -446,8 +448,8 @@ mod tests {
             Ok(count)
         }
 
-        fn next_data(&self, at: u64) -> io::Result<Option<u64>> {
-            Ok(Some(at))
+        fn next_data(&self, at: u64) -> io::Result<Option<Range<u64>>> {
+            Ok(Some(at..u64::MAX))
         }
 
         fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<usize> {

@@ -9,6 +9,7 @@ use std::{
     future::Future,
     io,
     net::SocketAddr,
+    ops::Range,
     path::{Path, PathBuf},
     pin::Pin,
     task::{Context, Poll},
@@ -180,9 +181,9 @@ pub trait RawFile: Send + Sync {
     /// asked for do not mean that the file ends.
     fn read_at(&self, buf: &mut [u8], at: u64) -> io::Result<usize>;
 
-    /// The first position at or behind `at` that may hold anything but zeros; `None` if up to the end none does. Reads
+    /// The first stretch at or behind `at` that may hold anything but zeros; `None` if up to the end none does. Reads
     /// nothing.
-    fn next_data(&self, at: u64) -> io::Result<Option<u64>>;
+    fn next_data(&self, at: u64) -> io::Result<Option<Range<u64>>>;
 
     /// Writes into the page cache; may be short. Extends the file if it ends beyond the length.
     fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<usize>;

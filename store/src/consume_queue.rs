@@ -421,17 +421,23 @@ fn fingerprint(name_hash: u64, first_entry: u64, max: u64) -> u64 {
 /// The first byte in `from..to` of a file that is not zero. What was never written is not read: thousands of queues
 /// have files that are almost empty.
 pub(crate) fn find_dirt(file: &File, from: u64, to: u64) -> io::Result<Option<u64>> {
-    let mut chunk = Vec::new();
+    let mut stretches = Vec::new();
     let mut at = from;
-    while let Some(data) = file.next_data(at)?.filter(|&data| data < to) {
-        at = data;
-        chunk.resize(64 << 10, 0);
-        let count = (to - at).min(chunk.len() as u64) as usize;
-        file.read_exact_at(&mut chunk[..count], at)?;
-        if let Some(dirty) = chunk[..count].iter().position(|&byte| byte != 0) {
-            return Ok(Some(at + dirty as u64));
+    while let Some(data) = file.next_data(at)?.filter(|data| data.start < to) {
+        at = data.end;
+        stretches.push(data.start..data.end.min(to));
+    }
+    let mut chunk = vec![0; if stretches.is_empty() { 0 } else { 64 << 10 }];
+    for stretch in stretches {
+        let mut at = stretch.start;
+        while at < stretch.end {
+            let count = (stretch.end - at).min(chunk.len() as u64) as usize;
+            file.read_exact_at(&mut chunk[..count], at)?;
+            if let Some(dirty) = chunk[..count].iter().position(|&byte| byte != 0) {
+                return Ok(Some(at + dirty as u64));
+            }
+            at += count as u64;
         }
-        at += count as u64;
     }
     Ok(None)
 }

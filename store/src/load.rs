@@ -5,6 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use futures_util::{StreamExt as _, stream};
 use host::fs::{DirEntry, Files, OpenOptions};
 use tracing::warn;
 
@@ -35,6 +36,9 @@ pub(crate) struct Hole {
     /// The files in front of it, oldest first.
     pub(crate) older: Vec<PathBuf>,
 }
+
+/// Queues whose files are looked at together.
+const QUEUES_AT_ONCE: usize = 64;
 
 /// Missing files that are named one by one.
 const MISSING_TOLD: u64 = 3;
@@ -151,9 +155,7 @@ fn hole(dir: &Path, older: Vec<Part>, used: u64, file_bytes: u64) -> Option<Hole
 /// kind; I/O errors.
 pub(crate) async fn load_queues(queues: &ConsumeQueues, clean: bool) -> Result<Vec<PathBuf>, StoreError> {
     let files = queues.files();
-    let mut damaged = Vec::new();
-    let mut wrong: Option<(PathBuf, u64)> = None;
-    let mut right = 0;
+    let mut found = Vec::new();
     for topic in list(files, queues.root()).await? {
         if !topic.is_dir {
             if topic.name == "CURRENT" {
@@ -162,34 +164,21 @@ pub(crate) async fn load_queues(queues: &ConsumeQueues, clean: bool) -> Result<V
             }
             continue;
         }
-        let topic_dir = queues.root().join(&topic.name);
-        for queue in list(files, &topic_dir).await? {
-            let Ok(queue_id) = queue.name.parse::<u32>() else { continue };
-            let dir = topic_dir.join(&queue.name);
-            let mut names = Vec::new();
-            for DirEntry { name, .. } in list(files, &dir).await?.into_iter().filter(|e| file_start(&e.name).is_some())
-            {
-                let path = dir.join(&name);
-                match length(files, &path).await? {
-                    len if len == queues.file_bytes() => {
-                        right += 1;
-                        names.push(name);
-                        continue;
-                    }
-                    // Full of entries it may be, with another setting; else it is damaged.
-                    len if len > 0 && len.is_multiple_of(CqEntry::SIZE_BYTES) => {
-                        wrong = wrong.or(Some((path.clone(), len)));
-                    }
-                    _ => {}
-                }
-                damaged.push(path);
+        for queue in list(files, &queues.root().join(&topic.name)).await? {
+            if let Ok(queue_id) = queue.name.parse::<u32>() {
+                found.push((topic.name.clone(), queue_id));
             }
-            let (starts, holes) = contiguous(&names, queues.file_bytes());
-            damaged.extend(holes.iter().map(|name| dir.join(name)));
-            let good = starts.into_iter().map(|start| FoundFile { start, path: dir.join(file_name(start)) }).collect();
-            let queue = queues.find_or_make(&topic.name, queue_id);
-            queue.attach(files, good, clean).await.map_err(StoreError::io("open", &dir))?;
         }
+    }
+    // Each call waits for a thread, and there may be tens of thousands of queues.
+    let loading = found.into_iter().map(|(topic, queue_id)| load_queue(queues, topic, queue_id, clean));
+    let mut loaded = stream::iter(loading).buffered(QUEUES_AT_ONCE);
+    let (mut damaged, mut wrong, mut right) = (Vec::new(), None, 0);
+    while let Some(queue) = loaded.next().await {
+        let queue = queue?;
+        damaged.extend(queue.damaged);
+        wrong = wrong.or(queue.wrong);
+        right += queue.right;
     }
     match wrong {
         Some((path, found_bytes)) if right == 0 => {
@@ -198,6 +187,50 @@ pub(crate) async fn load_queues(queues: &ConsumeQueues, clean: bool) -> Result<V
         }
         _ => Ok(damaged),
     }
+}
+
+/// What lies in the directory of one queue.
+struct LoadedQueue {
+    /// Files that must go.
+    damaged: Vec<PathBuf>,
+    /// A file of a length that other settings could say, with its length.
+    wrong: Option<(PathBuf, u64)>,
+    /// How many files have the right length.
+    right: usize,
+}
+
+async fn load_queue(
+    queues: &ConsumeQueues,
+    topic: String,
+    queue_id: u32,
+    clean: bool,
+) -> Result<LoadedQueue, StoreError> {
+    let files = queues.files();
+    let dir = queues.root().join(&topic).join(queue_id.to_string());
+    let mut loaded = LoadedQueue { damaged: Vec::new(), wrong: None, right: 0 };
+    let mut names = Vec::new();
+    for DirEntry { name, .. } in list(files, &dir).await?.into_iter().filter(|e| file_start(&e.name).is_some()) {
+        let path = dir.join(&name);
+        match length(files, &path).await? {
+            len if len == queues.file_bytes() => {
+                names.push(name);
+                continue;
+            }
+            // Full of entries it may be, with another setting; else it is damaged.
+            len if len > 0 && len.is_multiple_of(CqEntry::SIZE_BYTES) => {
+                loaded.wrong = loaded.wrong.or(Some((path.clone(), len)));
+            }
+            _ => {}
+        }
+        loaded.damaged.push(path);
+    }
+    loaded.right = names.len();
+    let (starts, holes) = contiguous(&names, queues.file_bytes());
+    loaded.damaged.extend(holes.iter().map(|name| dir.join(name)));
+    let good = starts.into_iter().map(|start| FoundFile { start, path: dir.join(file_name(start)) }).collect();
+    let queue = queues.find_or_make(&topic, queue_id);
+    queue.attach(files, good, clean).await.map_err(StoreError::io("open", &dir))?;
+    Ok(loaded)
 }
 
 /// Checks the settings that files depend on.

@@ -3,6 +3,7 @@
 use std::{
     fs::{File, TryLockError},
     io,
+    ops::Range,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
     sync::Arc,
@@ -57,13 +58,8 @@ pub(super) fn read_at_rest(path: &Path) -> io::Result<(Bytes, u64)> {
     let file = File::open(path)?;
     let len = file.metadata()?.len();
     let mut end = 0;
-    // From one stretch of data to the next; a file system that does not know takes everything for data.
     while let Some(data) = next_data(&file, end)? {
-        end = match rustix::fs::seek(&file, SeekFrom::Hole(data)) {
-            Ok(hole) => hole,
-            Err(Errno::INVAL | Errno::OPNOTSUPP) => len,
-            Err(error) => return Err(error.into()),
-        };
+        end = data.end;
     }
     Ok((Region::borrow_file(&file, end.min(len))?, len))
 }
@@ -147,7 +143,7 @@ impl RawFile for RealFile {
         self.file.read_at(buf, at)
     }
 
-    fn next_data(&self, at: u64) -> io::Result<Option<u64>> {
+    fn next_data(&self, at: u64) -> io::Result<Option<Range<u64>>> {
         next_data(&self.file, at)
     }
 
@@ -203,15 +199,19 @@ impl RawFile for RealFile {
 }
 
 /// It moves the position of the open file, which nothing here uses.
-fn next_data(file: &File, at: u64) -> io::Result<Option<u64>> {
-    match rustix::fs::seek(file, SeekFrom::Data(at)) {
-        Ok(data) => Ok(Some(data)),
+fn next_data(file: &File, at: u64) -> io::Result<Option<Range<u64>>> {
+    let data = match rustix::fs::seek(file, SeekFrom::Data(at)) {
+        Ok(data) => data,
         // Nothing but a hole up to the end, or `at` lies behind it.
-        Err(Errno::NXIO) => Ok(None),
+        Err(Errno::NXIO) => return Ok(None),
         // The file system cannot tell.
-        Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok((at < file.metadata()?.len()).then_some(at)),
-        Err(error) => Err(error.into()),
-    }
+        Err(Errno::INVAL | Errno::OPNOTSUPP) => {
+            let len = file.metadata()?.len();
+            return Ok((at < len).then_some(at..len));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    Ok(Some(data..rustix::fs::seek(file, SeekFrom::Hole(data))?))
 }
 
 struct RealMapping {

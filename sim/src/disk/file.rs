@@ -2,6 +2,7 @@
 
 use std::{
     io,
+    ops::Range,
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -97,7 +98,7 @@ impl RawFile for SimFile {
         read
     }
 
-    fn next_data(&self, at: u64) -> io::Result<Option<u64>> {
+    fn next_data(&self, at: u64) -> io::Result<Option<Range<u64>>> {
         self.handle.with(|state| Ok(state.content(self.ino).next_data(at)))
     }
 

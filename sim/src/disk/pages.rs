@@ -4,7 +4,7 @@
 //! image goes into `undo`; so a page is dirty exactly while it has an undo entry. A flush removes entries, a power loss
 //! puts some of the images back.
 
-use std::{collections::BTreeMap, io};
+use std::{collections::BTreeMap, io, ops::Range};
 
 use host::region::Region;
 
@@ -174,10 +174,14 @@ impl Content {
         count
     }
 
-    /// The first position at or behind `at` on a page that was written.
-    pub(super) fn next_data(&self, at: u64) -> Option<u64> {
-        let page = self.written.iter_from(at / PAGE_BYTES).next()?;
-        Some((page * PAGE_BYTES).max(at)).filter(|&data| data < self.len)
+    /// The first stretch at or behind `at` of pages that were written.
+    pub(super) fn next_data(&self, at: u64) -> Option<Range<u64>> {
+        let mut pages = self.written.iter_from(at / PAGE_BYTES);
+        let first = pages.next()?;
+        let behind = (first + 1..).zip(pages).find(|(expected, page)| expected != page).map(|(expected, _)| expected);
+        let behind = behind.unwrap_or_else(|| first + self.written.iter_from(first).count() as u64);
+        let stretch = (first * PAGE_BYTES).max(at)..(behind * PAGE_BYTES).min(self.len);
+        Some(stretch).filter(|stretch| stretch.start < self.len)
     }
 
     fn with_page<T>(&self, page: u64, look: impl FnOnce(&[u8]) -> T) -> T {

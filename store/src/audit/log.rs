@@ -59,14 +59,20 @@ impl Log {
     /// Opens all files. What is wrong with names, lengths and holes is told to `finds`.
     pub(super) fn open(source: &impl AuditSource, dir: &Path, finds: &mut Finds) -> io::Result<Log> {
         let mut files: Vec<LogFile> = Vec::new();
-        for name in files_of(source, dir)? {
-            let path = dir.join(&name);
-            let Some(start) = file_start(&name) else {
+        let names = files_of(source, dir)?;
+        for (number, name) in names.iter().enumerate() {
+            let path = dir.join(name);
+            let Some(start) = file_start(name) else {
                 finds.add(Finding::of_file(path, "not a file of the log: names are 20 digits"));
                 continue;
             };
             let content = source.read(&path)?;
             let usual = files.first().map_or(content.len, |first| first.len);
+            let is_blank = || content.bytes.iter().all(|byte| *byte == 0);
+            if content.len != usual && number + 1 == names.len() && is_blank() {
+                // It was being made, and its length is metadata of its own.
+                continue;
+            }
             if content.len != usual || usual == 0 {
                 let what = format!("{} bytes long, other files of the log have {usual}", content.len);
                 finds.add(Finding::of_file(path.clone(), what));
