@@ -435,12 +435,16 @@ impl<'a> Scan<'a> {
                 // Behind a blank record the file ends.
                 let Some(view) = check_record(rest, phy, Checks::STRUCTURE).ok()? else { break };
                 let is_of_queue = view.topic == queue.topic && view.queue_id == queue.queue_id && has_entry(&view);
-                if is_of_queue && view.queue_offset.0 >= index {
+                // Offsets of a queue grow: behind a later one it does not come any more.
+                if is_of_queue && view.queue_offset.0 > index {
+                    return None;
+                }
+                if is_of_queue && view.queue_offset.0 == index {
                     let tags_code = entry_tags_code(&view, self.delays);
                     let entry = CqEntry { phy: view.phy, size_bytes: view.size_bytes, tags_code };
                     self.found = Some((index, entry.end()));
                     host::point!("store.entry-found-in-log", index);
-                    return Some(entry).filter(|_| view.queue_offset.0 == index);
+                    return Some(entry);
                 }
                 read += view.size_bytes as usize;
             }

@@ -198,6 +198,29 @@ fn a_damaged_entry_hides_no_message_and_shows_no_other() {
     });
 }
 
+/// Two entries in a row are damaged, and the log holds only the second message: the first now stands in another queue.
+#[test]
+fn a_message_that_the_log_lost_hides_not_the_one_behind_it() {
+    const MESSAGES: u32 = 40;
+    const LOST: u64 = 17;
+    const QUEUE_ID_AT: u64 = 12;
+    on_machine(|root| async move {
+        let store = Store::open(config(&root)).await.unwrap();
+        for number in 0..MESSAGES {
+            store.put_when_ready(&Text::new("t", 0, number).draft()).await.unwrap();
+        }
+        settle(&store).await;
+        let mut expected = read_all(&store, "t", 0);
+        store.shutdown().await.unwrap();
+        let lost = expected.remove(LOST as usize).phy;
+        write_at(&log_file(&root, lost.0 / FILE), lost.0 % FILE + QUEUE_ID_AT, &7_u32.to_be_bytes());
+        write_at(&root.join("consumequeue/t/0/00000000000000000000"), 20 * LOST, &[0; 40]);
+        let store = Store::open(config(&root)).await.unwrap();
+        assert!(read_all(&store, "t", 0) == expected, "{} messages", read_all(&store, "t", 0).len());
+        store.shutdown().await.unwrap();
+    });
+}
+
 #[test]
 fn a_lost_abort_file_loses_no_entry() {
     on_machine(|dir| async move {
