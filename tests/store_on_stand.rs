@@ -361,7 +361,7 @@ fn planted_bugs_lose_acknowledged_messages() {
             let mut config = StandConfig::new(Seeds::from_root(seed));
             config.mutants.insert(mutant.to_owned());
             simulate(config, &shared, 64 << 20, move |stand, node| async move {
-                stand.disk(node).slow(20); // So that the power usually fails between a write and its sync.
+                stand.disk(node).slow(20, 0); // So that the power usually fails between a write and its sync.
                 stand.start(node, program);
                 for round in 0..4 {
                     stand.sleep(Duration::from_millis(700)).await;

@@ -45,6 +45,8 @@ use std::{
     time::Duration,
 };
 
+use tokio::sync::Notify;
+
 use self::{
     crash::{Fate, mix},
     device::Device,
@@ -143,6 +145,8 @@ pub struct DiskCounters {
 pub struct Disk {
     /// Leaf lock: nothing of the machine but its clocks is asked while it is held.
     state: Arc<Mutex<State>>,
+    /// Tells those who wait for the device that they may wait for less.
+    hastened: Arc<Notify>,
 }
 
 #[derive(Debug)]
@@ -184,7 +188,7 @@ impl Disk {
             gone_since: None,
             told_gone: 0,
         };
-        Disk { state: Arc::new(Mutex::new(state)) }
+        Disk { state: Arc::new(Mutex::new(state)), hastened: Arc::default() }
     }
 
     /// Starts a life of the node on this disk: an earlier one is cut off, as by [`kill`](Disk::kill).
@@ -243,14 +247,18 @@ impl Disk {
         state.ballast = bytes.min(state.settings.capacity_bytes.saturating_sub(own));
     }
 
-    /// Makes every request from now on take `factor` times as long; 1 is normal.
-    pub fn slow(&self, factor: u32) {
-        self.lock().device.slowness = factor.max(1);
+    /// Makes every request from `now` on take `factor` times as long; 1 is normal. Requests that wait take less from now
+    /// on if it was more, and never longer.
+    pub fn slow(&self, factor: u32, now: u64) {
+        self.lock().device.slow(factor, now);
+        self.hastened.notify_waiters();
     }
 
-    /// Lets no request that is made from now on end before `until` (virtual nanoseconds since the run began).
-    pub fn stall(&self, until: u64) {
-        self.lock().device.stalled_until = until;
+    /// Lets no request that is made from `now` on end before `until` (virtual nanoseconds since the run began). Requests
+    /// that wait for the end of another stall wait for this one, if it is earlier.
+    pub fn stall(&self, until: u64, now: u64) {
+        self.lock().device.stall(until, now);
+        self.hastened.notify_waiters();
     }
 
     /// The device is not there from `now` on: every call fails with EIO, and touching a mapping kills the process. What

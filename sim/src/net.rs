@@ -19,16 +19,18 @@ use crate::{
     world::{Io, nanos},
 };
 
+mod backlog;
 mod connection;
 mod handshake;
 mod link;
 mod socket;
 mod transfer;
 
-use connection::{App, Conn, ConnId, End, EndId, Kernel};
+use backlog::Rider;
+use connection::{App, Conn, End, Kernel};
 use link::{Links, Path, Route};
 
-pub(crate) use connection::NetEvent;
+pub(crate) use connection::{ConnId, EndId, NetEvent};
 pub(crate) use socket::{connect, listen};
 
 /// How long a segment travels.
@@ -132,6 +134,13 @@ pub enum ImpairmentKind {
     NoConnects,
     /// So many of a million segments are lost, and arrive 200 ms later (or 400 ms more, if lost again, and so on).
     Loss(u32),
+}
+
+impl ImpairmentKind {
+    /// Whether it makes the link slower for everyone behind a segment, not only for that segment.
+    fn slows(self) -> bool {
+        matches!(self, ImpairmentKind::Bandwidth(_) | ImpairmentKind::Slow(_))
+    }
 }
 
 /// Names an impairment that is in effect.
@@ -305,7 +314,42 @@ impl Net {
         if lifted.kind == ImpairmentKind::Hold {
             self.let_go(lifted.from, lifted.to, io);
         }
+        if lifted.kind.slows() {
+            self.hasten(lifted.from, lifted.to, io);
+        }
         touched
+    }
+
+    /// A link is faster now: what it took on before arrives earlier, each direction of a connection in its order. What has
+    /// arrived, or waits at the end of a link that holds it, stays as it is.
+    fn hasten(&mut self, from: NodeId, to: NodeId, io: &mut Io<'_>) {
+        let mut backlog = self.links.hasten(from, to, io.now);
+        let mut last: BTreeMap<(u32, EndId), u64> = BTreeMap::new();
+        for passage in backlog.passages() {
+            let Some(rider) = &mut passage.rider else { continue };
+            let (id, end) = rider.direction();
+            let Some(conn) = self.conns.get_mut(id.slot as usize).and_then(Option::as_deref_mut) else { continue };
+            if conn.id != id {
+                continue;
+            }
+            let before = last.entry((id.number, end)).or_insert(passage.not_before);
+            passage.not_before = *before;
+            *before = passage.journey.arrival().max(*before);
+            let arrives_at = *before;
+            assert!(arrives_at <= passage.arrives_at, "a faster link makes nothing later");
+            if arrives_at < passage.arrives_at {
+                passage.arrives_at = arrives_at;
+                match rider {
+                    Rider::Segment(_, _, number) => conn.segment_moved(end, *number, arrives_at, io),
+                    Rider::Event(_, _, number, event) => {
+                        io.agenda.call_off(*number);
+                        *number = io.agenda.at(arrives_at, *event);
+                    }
+                }
+            }
+            conn[end].last_arrival = arrives_at;
+        }
+        self.links.keep_backlog(from, to, backlog);
     }
 
     /// See [`crate::stand::Stand::reset`]. `pairs` is sorted.

@@ -377,6 +377,15 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// When something ends that was to end at `end`, if what is left of it at `now` takes `new` where it took `old`.
+pub(crate) fn hastened(end: u64, now: u64, (new, old): (u64, u64)) -> u64 {
+    if end <= now || old == 0 {
+        return end;
+    }
+    let left = (u128::from(end - now) * u128::from(new)).div_ceil(u128::from(old));
+    now.saturating_add(u64::try_from(left).unwrap_or(u64::MAX))
+}
+
 /// A duration in nanoseconds, as far as 64 bits reach (584 years).
 pub(crate) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)

@@ -1,9 +1,15 @@
 //! How long the device takes.
 //!
 //! A request takes the lane that frees first, and holds it for a latency drawn from the distribution of its kind plus
-//! the time for its bytes. All arithmetic is in integers, so that every machine computes the same moments.
+//! the time for its bytes. What a slow or stalled device was asked for goes on at the usual pace as soon as it is neither.
+//! All arithmetic is in integers, so that every machine computes the same moments.
 
-use crate::seed::{Domain, Draw, Seed};
+use std::collections::VecDeque;
+
+use crate::{
+    seed::{Domain, Draw, Seed},
+    world::hastened,
+};
 
 const LATENCY: Domain = Domain::named("disk.latency");
 
@@ -92,20 +98,108 @@ pub(super) struct Device {
     lanes: Vec<u64>,
     /// Requests so far: the counter of their draws.
     requests: u64,
-    pub slowness: u32,
+    slowness: u32,
     /// No request ends before this moment.
-    pub stalled_until: u64,
+    stalled_until: u64,
+    /// Requests since the device was slow or stalled, in their order; those that are over may be missing.
+    pending: VecDeque<Pending>,
+    /// When each lane is free of what came before all of them.
+    lanes_before: Vec<u64>,
+    /// How many of them there were: the number of the next one.
+    tickets: u64,
+}
+
+/// A request that may end earlier than it looks now.
+#[derive(Debug)]
+struct Pending {
+    ticket: u64,
+    /// `None` on a device without lanes.
+    lane: Option<usize>,
+    start: u64,
+    /// How long it takes on a device that is not slow.
+    work: u64,
+    slowness: u32,
+    /// When its work is done.
+    done: u64,
+    /// When it ends: not before a stall does.
+    end: u64,
+}
+
+impl Pending {
+    /// What is left of it goes at a faster pace from `now` on, and waits for another stall.
+    fn go_on(&mut self, now: u64, slowness: u32, stalled_until: u64) {
+        let pace = slowness.min(self.slowness);
+        self.done = hastened(self.done, now, (pace.into(), self.slowness.into()));
+        self.slowness = pace;
+        self.end = self.end.min(self.done.max(stalled_until).max(now));
+    }
+
+    /// Begins at `start` if that is earlier, at a faster pace, and waits for another stall.
+    fn begin(&mut self, start: u64, slowness: u32, stalled_until: u64) {
+        self.start = self.start.min(start);
+        self.slowness = slowness.min(self.slowness);
+        self.done = self.start.saturating_add(self.work.saturating_mul(self.slowness.into()));
+        self.end = self.end.min(self.done.max(stalled_until));
+    }
+}
+
+/// When a request ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ends {
+    /// At this moment.
+    At(u64),
+    /// At the moment that [`Device::end_of`] tells, which may become an earlier one.
+    AsTold(u64),
 }
 
 impl Device {
     pub(super) fn new(timing: Timing, seed: Seed, entity: u64) -> Device {
         let lanes = timing.profile().map_or(0, |profile| profile.lanes);
-        Device { timing, seed, entity, lanes: vec![0; lanes], requests: 0, slowness: 1, stalled_until: 0 }
+        Device {
+            timing,
+            seed,
+            entity,
+            lanes: vec![0; lanes],
+            requests: 0,
+            slowness: 1,
+            stalled_until: 0,
+            pending: VecDeque::new(),
+            lanes_before: Vec::new(),
+            tickets: 0,
+        }
     }
 
-    /// When a request that is made `now` ends.
-    pub(super) fn request(&mut self, now: u64, request: Request) -> u64 {
-        let Some(profile) = self.timing.profile() else { return now.max(self.stalled_until) };
+    /// A request is made `now`.
+    pub(super) fn request(&mut self, now: u64, request: Request) -> Ends {
+        while self.pending.front().is_some_and(|first| first.end <= now) {
+            self.pending.pop_front();
+        }
+        if self.pending.is_empty() && (self.slowness > 1 || self.stalled_until > now) {
+            self.lanes_before.clone_from(&self.lanes);
+        }
+        let (work, lane) = match self.work(request) {
+            None => (0, None),
+            Some(work) => (work, self.first_free()),
+        };
+        let start = lane.map_or(now, |lane| self.lanes[lane].max(now));
+        let done = start.saturating_add(work.saturating_mul(self.slowness.into()));
+        let end = done.max(self.stalled_until);
+        if let Some(lane) = lane {
+            self.lanes[lane] = end;
+        }
+        // One behind them begins earlier if they end earlier.
+        if self.slowness == 1 && self.stalled_until <= now && self.pending.is_empty() {
+            return Ends::At(end);
+        }
+        let ticket = self.tickets;
+        self.tickets += 1;
+        self.pending.push_back(Pending { ticket, lane, start, work, slowness: self.slowness, done, end });
+        Ends::AsTold(ticket)
+    }
+
+    /// How long a request takes on a device that is not slow; `None` on one that needs no time.
+    fn work(&mut self, request: Request) -> Option<u64> {
+        let profile = self.timing.profile()?;
         self.requests += 1;
         let draw = self.seed.draw(LATENCY, self.entity, self.requests);
         let (latency, bytes) = match request {
@@ -114,16 +208,58 @@ impl Device {
             Request::Flush { bytes } => (&profile.flush, bytes),
         };
         let transfer = u128::from(bytes) * 1_000_000_000 / u128::from(profile.bytes_per_second);
-        let time = at_quantile(latency, draw).saturating_add(u64::try_from(transfer).unwrap_or(u64::MAX));
-        let time = time.saturating_mul(u64::from(self.slowness));
-        let lane = self.lanes.iter_mut().min().expect("every profile has a lane");
-        *lane = (*lane).max(now).saturating_add(time).max(self.stalled_until);
-        *lane
+        Some(at_quantile(latency, draw).saturating_add(u64::try_from(transfer).unwrap_or(u64::MAX)))
+    }
+
+    /// The lane that frees first, of several the first; `None` if there are none.
+    fn first_free(&self) -> Option<usize> {
+        (0..self.lanes.len()).min_by_key(|&lane| self.lanes[lane])
+    }
+
+    /// When a request ends, as it looks now; `None` if it is over.
+    pub(super) fn end_of(&self, ticket: u64) -> Option<u64> {
+        let at = self.pending.binary_search_by_key(&ticket, |pending| pending.ticket).ok()?;
+        Some(self.pending[at].end)
+    }
+
+    /// Every request takes so many times as long from `now` on. Those that wait already do so only as far as it is less.
+    pub(super) fn slow(&mut self, factor: u32, now: u64) {
+        self.slowness = factor.max(1);
+        self.hasten(now);
+    }
+
+    /// No request that is made from `now` on ends before `until`, nor does one that waits for a stall, if that is earlier.
+    pub(super) fn stall(&mut self, until: u64, now: u64) {
+        self.stalled_until = until;
+        self.hasten(now);
+    }
+
+    /// Works out anew when what waits comes to its end. Nothing ends later than it would have.
+    fn hasten(&mut self, now: u64) {
+        if self.pending.is_empty() {
+            return;
+        }
+        let mut pending = std::mem::take(&mut self.pending);
+        self.lanes.clone_from(&self.lanes_before);
+        for request in &mut pending {
+            if request.end > now && request.start < now {
+                request.go_on(now, self.slowness, self.stalled_until);
+            } else if request.end > now {
+                request.lane = self.first_free();
+                let free = request.lane.map_or(now, |lane| self.lanes[lane].max(now));
+                request.begin(free, self.slowness, self.stalled_until);
+            }
+            if let Some(lane) = request.lane {
+                self.lanes[lane] = self.lanes[lane].max(request.end);
+            }
+        }
+        self.pending = pending;
     }
 
     /// The power went: nothing waits any more.
     pub(super) fn reset(&mut self) {
         self.lanes.fill(0);
+        self.pending.clear();
     }
 }
 
@@ -139,12 +275,19 @@ fn at_quantile(latency: &Latency, draw: Draw) -> u64 {
 mod tests {
     use super::*;
 
+    fn end_of(device: &mut Device, now: u64, request: Request) -> u64 {
+        match device.request(now, request) {
+            Ends::At(end) => end,
+            Ends::AsTold(ticket) => device.end_of(ticket).expect("it has just begun"),
+        }
+    }
+
     fn flushes(count: u64, bytes: u64) -> Vec<u64> {
         let mut device = Device::new(Timing::Ssd, Seed(1), 0);
         // Far apart, so that no request waits for another one.
         let times = (0..count).map(|n| {
             let now = n * 1_000_000_000;
-            device.request(now, Request::Flush { bytes }) - now
+            end_of(&mut device, now, Request::Flush { bytes }) - now
         });
         let mut times: Vec<u64> = times.collect();
         times.sort_unstable();
@@ -170,7 +313,7 @@ mod tests {
     fn requests_wait_for_a_free_lane() {
         let mut device = Device::new(Timing::Ssd, Seed(1), 0);
         let bytes = 400_000_000;
-        let ends: Vec<u64> = (0..8).map(|_| device.request(0, Request::Write { bytes })).collect();
+        let ends: Vec<u64> = (0..8).map(|_| end_of(&mut device, 0, Request::Write { bytes })).collect();
         assert_eq!(ends.iter().filter(|&&end| end < 1_500 * MS).count(), 4, "{ends:?}");
         assert!(ends.iter().all(|&end| end < 2_500 * MS), "{ends:?}");
     }
@@ -179,10 +322,74 @@ mod tests {
     fn a_slow_device_and_a_stalled_one_take_longer() {
         let mut usual = Device::new(Timing::Ssd, Seed(1), 0);
         let mut slow = Device::new(Timing::Ssd, Seed(1), 0);
-        slow.slowness = 10;
-        assert_eq!(slow.request(0, Request::Read), 10 * usual.request(0, Request::Read));
+        slow.slow(10, 0);
+        assert_eq!(end_of(&mut slow, 0, Request::Read), 10 * end_of(&mut usual, 0, Request::Read));
         let mut stalled = Device::new(Timing::Instant, Seed(1), 0);
-        stalled.stalled_until = 5 * MS;
-        assert_eq!(stalled.request(MS, Request::Read), 5 * MS);
+        stalled.stall(5 * MS, 0);
+        assert_eq!(end_of(&mut stalled, MS, Request::Read), 5 * MS);
+    }
+
+    /// What a device comes to that is asked for twelve flushes at 0 while `hurt`, and is well again at 1 s.
+    fn healed(timing: Timing, hurt: impl Fn(&mut Device)) -> Vec<u64> {
+        let mut device = Device::new(timing, Seed(1), 0);
+        hurt(&mut device);
+        for _ in 0..12 {
+            device.request(0, Request::Flush { bytes: 4_000_000 });
+        }
+        device.slow(1, 1_000 * MS);
+        device.stall(0, 1_000 * MS);
+        (0..12).map(|ticket| device.end_of(ticket).expect("none is over")).collect()
+    }
+
+    #[test]
+    fn what_waits_when_a_device_becomes_fast_goes_on_as_if_it_had_just_come() {
+        let mut usual = Device::new(Timing::Ssd, Seed(1), 0);
+        let expected: Vec<u64> = (0..12).map(|_| end_of(&mut usual, 0, Request::Flush { bytes: 4_000_000 })).collect();
+        let ends = healed(Timing::Ssd, |device| device.slow(10_000_000, 0));
+        for (end, expected) in ends.iter().zip(expected) {
+            // Of the first of each lane a ten-thousandth was over at most.
+            let late = end - 1_000 * MS;
+            assert!((expected * 999 / 1_000..=expected).contains(&late), "{late} instead of {expected}");
+        }
+    }
+
+    #[test]
+    fn what_a_stall_held_up_ends_with_it_or_when_its_work_is_done() {
+        let mut usual = Device::new(Timing::Hdd, Seed(1), 0);
+        let work: Vec<u64> = (0..12).map(|_| end_of(&mut usual, 0, Request::Flush { bytes: 4_000_000 })).collect();
+        let ends = healed(Timing::Hdd, |device| device.stall(u64::MAX / 2, 0));
+        // The first worked while it was held up; the others begin after it.
+        let expected: Vec<u64> = work.iter().map(|end| 1_000 * MS + end - work[0]).collect();
+        assert_eq!(ends, expected);
+        assert_eq!(healed(Timing::Instant, |device| device.stall(u64::MAX / 2, 0)), [1_000 * MS; 12]);
+    }
+
+    #[test]
+    fn a_request_that_was_made_before_keeps_its_time_and_its_lane() {
+        let mut device = Device::new(Timing::Hdd, Seed(1), 0);
+        let before = end_of(&mut device, 0, Request::Write { bytes: 1_200_000_000 });
+        device.slow(1_000, MS);
+        device.request(MS, Request::Read);
+        device.request(MS, Request::Read);
+        device.slow(1, 2 * MS);
+        let [first, second] = [0, 1].map(|ticket| device.end_of(ticket).expect("it waits"));
+        assert!(before < first && first < before + 100 * MS, "{before} {first}");
+        assert!(first < second && second < first + 100 * MS, "{first} {second}");
+        // Whoever comes now waits behind them.
+        assert!(end_of(&mut device, 2 * MS, Request::Read) > second);
+    }
+
+    #[test]
+    fn a_device_that_becomes_slower_delays_nobody_who_waits() {
+        let mut device = Device::new(Timing::Ssd, Seed(1), 0);
+        device.slow(10, 0);
+        for _ in 0..8 {
+            device.request(0, Request::Read);
+        }
+        let ends = |device: &Device| (0..8).map(|ticket| device.end_of(ticket)).collect::<Vec<_>>();
+        let before = ends(&device);
+        device.slow(1_000, 100 * US);
+        device.stall(1_000 * MS, 100 * US);
+        assert_eq!(ends(&device), before);
     }
 }

@@ -13,7 +13,7 @@ use host::{
 
 use super::{
     Disk, State,
-    device::Request,
+    device::{Ends, Request},
     errno,
     faults::DiskError,
     file::SimFile,
@@ -234,11 +234,26 @@ impl DiskHandle {
     /// Ends when the device has done `request`.
     pub(super) async fn wait(&self, request: Request) -> io::Result<()> {
         let now = self.surroundings.now();
-        let end = self.in_memory(|state| Ok(state.device.request(now, request)))?;
-        if end > now {
-            self.surroundings.sleep_until(end).await;
+        match self.in_memory(|state| Ok(state.device.request(now, request)))? {
+            Ends::At(end) if end > now => self.surroundings.sleep_until(end).await,
+            Ends::At(_) => {}
+            Ends::AsTold(ticket) => self.wait_for(ticket).await?,
         }
         Ok(())
+    }
+
+    /// Waits for a request whose end may come nearer meanwhile.
+    async fn wait_for(&self, ticket: u64) -> io::Result<()> {
+        loop {
+            let mut hastened = std::pin::pin!(self.disk.hastened.notified());
+            hastened.as_mut().enable(); // Before the look, or it could come in between.
+            let end = self.in_memory(|state| Ok(state.device.end_of(ticket)))?;
+            let Some(end) = end.filter(|end| *end > self.surroundings.now()) else { return Ok(()) };
+            host::select! {
+                () = hastened => {}
+                () = self.surroundings.sleep_until(end) => {}
+            }
+        }
     }
 
     /// Waits for the device, then runs `call` on the state.

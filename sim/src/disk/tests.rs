@@ -417,10 +417,10 @@ fn a_sparse_file_costs_only_what_was_written() {
 #[test]
 fn requests_wait_for_a_stalled_device() {
     let bench = bench_with(|settings| settings.timing = Timing::Ssd);
-    bench.disk.stall(7_000_000_000);
+    bench.disk.stall(7_000_000_000, 0);
     let file = bench.create("/f", b"x");
     assert!(bench.clock.now() >= 7_000_000_000);
-    bench.disk.stall(0);
+    bench.disk.stall(0, bench.clock.now());
     let before = bench.clock.now();
     run(file.sync(false)).unwrap();
     let took = bench.clock.now() - before;

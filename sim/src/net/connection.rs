@@ -23,12 +23,12 @@ pub(super) const SEGMENT_MAX: usize = 64 * 1024;
 /// A connection. `number` is never used again in a run, so an id of a forgotten connection finds nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ConnId {
-    pub(super) slot: u32,
-    pub(super) number: u32,
+    pub(crate) slot: u32,
+    pub(crate) number: u32,
 }
 
 /// One of the two ends, and the direction that leads out of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum EndId {
     Client = 0,
     Server = 1,
@@ -124,8 +124,8 @@ pub(super) struct Direction {
     pub(super) unread: usize,
     pub(super) fin: Fin,
     pub(super) last_arrival: u64,
-    /// Whether an event for the head of the flight is in the agenda, or held by its link.
-    pub(super) armed: bool,
+    /// The event for the head of the flight, by its number in the agenda, while it is there or held by its link.
+    pub(super) armed: Option<u64>,
     /// Whether a reset is on its way.
     pub(super) resetting: bool,
     pub(super) stall: Option<Stall>,
@@ -153,6 +153,8 @@ pub(super) enum Fin {
 
 /// A segment on the wire.
 pub(super) struct Flight {
+    /// Grows with every segment of its direction.
+    pub(super) number: u64,
     pub(super) sent_at: u64,
     pub(super) arrives_at: u64,
     /// `None` for a FIN.
@@ -214,6 +216,19 @@ impl Conn {
         io.agenda.at(next, NetEvent::Retry(id, from, out.epoch));
     }
 
+    /// A segment in flight arrives earlier than it was to.
+    pub(super) fn segment_moved(&mut self, from: EndId, number: u64, arrives_at: u64, io: &mut Io<'_>) {
+        let id = self.id;
+        let out = &mut self[from];
+        // It may have been lost meanwhile.
+        let Ok(at) = out.flight.binary_search_by_key(&number, |flight| flight.number) else { return };
+        out.flight[at].arrives_at = arrives_at;
+        if let (0, Some(armed)) = (at, out.armed) {
+            io.agenda.call_off(armed);
+            out.armed = Some(io.agenda.at(arrives_at, NetEvent::Arrive(id, from)));
+        }
+    }
+
     /// Tries again now if a stall may have been caused by this direction of a link.
     pub(super) fn retry_now(&mut self, from: NodeId, to: NodeId, io: &mut Io<'_>) {
         for end in EndId::BOTH {
@@ -259,7 +274,7 @@ impl Direction {
             unread: 0,
             fin: Fin::No,
             last_arrival: 0,
-            armed: false,
+            armed: None,
             resetting: false,
             stall: None,
             epoch: 0,
@@ -288,7 +303,7 @@ impl Direction {
 
     /// Everything in flight was lost: the sender has it still, in front of what is queued.
     pub(super) fn lose_flight(&mut self) {
-        self.armed = false;
+        self.armed = None;
         while let Some(lost) = self.flight.pop_back() {
             match lost.bytes {
                 Some(bytes) => {

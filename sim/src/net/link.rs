@@ -1,7 +1,10 @@
 //! Links: what lies between two nodes, per direction.
 
 use crate::{
-    net::{Impairment, ImpairmentId, ImpairmentKind, Latency, NetConfig},
+    net::{
+        Impairment, ImpairmentId, ImpairmentKind, Latency, NetConfig,
+        backlog::{Backlog, Journey, Pace, Passage, Rider},
+    },
     seed::{Domain, Draws, Seed},
     stand::NodeId,
     world::nanos,
@@ -39,6 +42,14 @@ struct Link {
     /// When the wire is free for the next segment.
     next_free: u64,
     impairments: Vec<InEffect>,
+    /// What it has taken on while something made it slower; empty while nothing does.
+    backlog: Backlog,
+}
+
+impl Link {
+    fn is_slowed(&self) -> bool {
+        self.impairments.iter().any(|other| other.it.kind.slows())
+    }
 }
 
 /// An impairment, and how many segments it has touched.
@@ -127,20 +138,26 @@ impl Links {
         path
     }
 
-    /// When a segment of `bytes` that is sent now arrives. Number `counter` of the direction's draws decides.
-    pub(super) fn travel(&mut self, route: Route, bytes: usize, now: u64, (draws, counter): (&mut Draws, u64)) -> u64 {
-        let Route { from, to, .. } = route;
+    /// How a segment of `bytes` that is sent now travels. Number `counter` of the direction's draws decides.
+    pub(super) fn travel(
+        &mut self,
+        route: Route,
+        bytes: usize,
+        now: u64,
+        (draws, counter): (&mut Draws, u64),
+    ) -> Journey {
+        let Route { from, to, port } = route;
         if from == to {
-            return now + draws.at(counter).within(LOOPBACK);
+            let pace = Pace { busy: 0, slowness: 1 };
+            return Journey::new((port, bytes), pace, now, (draws.at(counter).within(LOOPBACK), 0));
         }
         let usual = self.latency.pick(draws.at(counter)) + self.link(from, to).extra;
-        let mut delay = usual.saturating_mul(self.slowness(route));
-        let mut loss_ppm = 0;
+        let (mut extra, mut loss_ppm) = (0_u64, 0);
         if !self.link(from, to).impairments.is_empty() {
             let added = draws.at(ADDED + counter);
             for kind in self.kinds(route) {
                 match kind {
-                    ImpairmentKind::Latency(latency) => delay = delay.saturating_add(latency.pick(added)),
+                    ImpairmentKind::Latency(latency) => extra = extra.saturating_add(latency.pick(added)),
                     ImpairmentKind::Loss(ppm) => loss_ppm = loss_ppm.max(ppm),
                     ImpairmentKind::Bandwidth(_)
                     | ImpairmentKind::Slow(_)
@@ -157,16 +174,49 @@ impl Links {
                 if !draws.at(lost + counter).chance(loss_ppm) {
                     break;
                 }
-                delay = delay.saturating_add(pause);
+                extra = extra.saturating_add(pause);
                 losses += 1;
             }
         }
         self.count_touched(route, losses);
-        let busy = self.busy(route, bytes);
+        let pace = self.pace(route, bytes);
         let link = self.link_mut(from, to);
-        let start = now.max(link.next_free);
-        link.next_free = start.saturating_add(busy);
-        start.saturating_add(delay)
+        let journey = Journey::new((port, bytes), pace, now.max(link.next_free), (usual, extra));
+        link.next_free = journey.end;
+        journey
+    }
+
+    /// Someone arrives at the end of a journey at `arrives_at`, and not before `not_before`. That is kept while the link is
+    /// slower than usual.
+    pub(super) fn board(
+        &mut self,
+        route: Route,
+        (journey, rider): (Journey, Option<Rider>),
+        (arrives_at, not_before): (u64, u64),
+        now: u64,
+    ) {
+        let link = self.link_mut(route.from, route.to);
+        if route.from != route.to && link.is_slowed() {
+            link.backlog.push(now, Passage { journey, rider, arrives_at, not_before });
+        }
+    }
+
+    /// Something that made a link slower is gone: what the link has taken on meanwhile goes on as fast as it may now. Gives
+    /// it away; [`keep_backlog`](Links::keep_backlog) takes it back.
+    pub(super) fn hasten(&mut self, from: NodeId, to: NodeId, now: u64) -> Backlog {
+        let mut backlog = std::mem::take(&mut self.link_mut(from, to).backlog);
+        backlog.hasten(now, |journey| self.pace(Route { from, to, port: journey.port }, journey.bytes));
+        let link = self.link_mut(from, to);
+        link.next_free = backlog.end().unwrap_or(link.next_free);
+        backlog
+    }
+
+    /// Keeps a backlog, if something else still makes the link slower.
+    pub(super) fn keep_backlog(&mut self, from: NodeId, to: NodeId, backlog: Backlog) {
+        let link = self.link_mut(from, to);
+        if link.is_slowed() {
+            link.backlog = backlog;
+        }
     }
 
     /// A segment was sent: counts it for what slows it, and its losses for what loses it.
@@ -206,24 +256,27 @@ impl Links {
     }
 
     /// More bytes joined the segment that was sent last: the wire is busy for longer.
-    pub(super) fn lengthen(&mut self, route: Route, bytes: usize) {
+    pub(super) fn lengthen(&mut self, route: Route, bytes: usize, now: u64) {
         if route.from != route.to {
-            let busy = self.busy(route, bytes);
+            let pace = self.pace(route, bytes);
             let link = self.link_mut(route.from, route.to);
-            link.next_free = link.next_free.saturating_add(busy);
+            let journey = Journey::new((route.port, bytes), pace, link.next_free, (0, 0));
+            link.next_free = journey.end;
+            self.board(route, (journey, None), (0, 0), now);
         }
     }
 
-    /// How long so many bytes keep the wire busy.
-    fn busy(&self, route: Route, bytes: usize) -> u64 {
+    /// How fast so many bytes get over a link.
+    fn pace(&self, route: Route, bytes: usize) -> Pace {
         let slowed = self.kinds(route).filter_map(|kind| match kind {
             ImpairmentKind::Bandwidth(limit) => Some(limit.max(1)),
             _ => None,
         });
         let usual = if self.bandwidth == 0 { u64::MAX } else { self.bandwidth };
         let bandwidth = slowed.fold(usual, u64::min);
+        let slowness = self.slowness(route);
         // At most 64 KiB each: far from an overflow.
-        (bytes as u64 * 1_000_000_000 / bandwidth).saturating_mul(self.slowness(route))
+        Pace { busy: (bytes as u64 * 1_000_000_000 / bandwidth).saturating_mul(slowness), slowness }
     }
 
     fn kinds(&self, route: Route) -> impl Iterator<Item = ImpairmentKind> + '_ {

@@ -11,6 +11,7 @@ use tokio::io::ReadBuf;
 use crate::{
     net::{
         Arrival, Net, Path,
+        backlog::Rider,
         connection::{App, Conn, ConnId, EndId, Fin, Flight, Kernel, NetEvent, SEGMENT_MAX},
         handshake::NOTE_RESET,
     },
@@ -188,7 +189,7 @@ impl Net {
             bytes.extend_from_slice(part);
             out.in_flight += part.len();
             out.granted -= part.len();
-            self.links.lengthen(route, part.len());
+            self.links.lengthen(route, part.len(), io.now);
             return;
         }
         let mut rest = part;
@@ -235,10 +236,13 @@ impl Net {
         let Some(conn) = self.conns[id.slot as usize].as_deref_mut().filter(|conn| conn.id == id) else { return };
         let route = conn.route(from);
         let out = &mut conn[from];
-        let travelled = self.links.travel(route, 0, io.now, (&mut out.travel_draws, out.travels));
+        let journey = self.links.travel(route, 0, io.now, (&mut out.travel_draws, out.travels));
         out.travels += 1;
-        out.last_arrival = travelled.max(out.last_arrival);
-        io.agenda.at(out.last_arrival, event);
+        let not_before = out.last_arrival;
+        out.last_arrival = journey.arrival().max(not_before);
+        let number = io.agenda.at(out.last_arrival, event);
+        let rider = Rider::Event(id, from, number, event);
+        self.links.board(route, (journey, Some(rider)), (out.last_arrival, not_before), io.now);
     }
 
     /// Tells the other end that nobody is here. At most one reset is on its way at a time.
@@ -270,7 +274,7 @@ impl Net {
                 }
                 return;
             }
-            Arrival::Now => conn[from].armed = false,
+            Arrival::Now => conn[from].armed = None,
         }
         let to = from.other();
         if from == EndId::Server && conn.end(to).kernel == Kernel::Opening {
@@ -309,10 +313,9 @@ impl Net {
         let out = &mut conn[from];
         out.check();
         if let Some(next) = out.flight.front()
-            && !out.armed
+            && out.armed.is_none()
         {
-            out.armed = true;
-            io.agenda.at(next.arrives_at, NetEvent::Arrive(id, from));
+            out.armed = Some(io.agenda.at(next.arrives_at, NetEvent::Arrive(id, from)));
         }
         if answers && out.stall.is_some() {
             out.answered(io);
@@ -391,13 +394,15 @@ fn send(links: &mut super::Links, conn: &mut Conn, from: EndId, bytes: Option<By
     let (id, route) = (conn.id, conn.route(from));
     let out = &mut conn[from];
     let length = bytes.as_ref().map_or(0, BytesMut::len);
-    let travelled = links.travel(route, length, io.now, (&mut out.travel_draws, out.travels));
+    let number = out.travels;
+    let journey = links.travel(route, length, io.now, (&mut out.travel_draws, number));
     out.travels += 1;
-    out.last_arrival = travelled.max(out.last_arrival);
-    out.flight.push_back(Flight { sent_at: io.now, arrives_at: out.last_arrival, bytes });
-    if !out.armed {
-        out.armed = true;
-        io.agenda.at(out.last_arrival, NetEvent::Arrive(id, from));
+    let not_before = out.last_arrival;
+    out.last_arrival = journey.arrival().max(not_before);
+    out.flight.push_back(Flight { number, sent_at: io.now, arrives_at: out.last_arrival, bytes });
+    links.board(route, (journey, Some(Rider::Segment(id, from, number))), (out.last_arrival, not_before), io.now);
+    if out.armed.is_none() {
+        out.armed = Some(io.agenda.at(out.last_arrival, NetEvent::Arrive(id, from)));
     }
 }
 

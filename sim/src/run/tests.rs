@@ -499,3 +499,34 @@ fn faults_of_connections_and_segments_are_counted() {
     }
     assert_eq!(run.aborted, None);
 }
+
+/// A run of which a fault makes something so slow that what waits for it would do so for years.
+#[track_caller]
+fn goes_on_after(fault: &str, hits: Option<&str>) {
+    let (_, run) = run_with(&format!("[[fault]]\nid = \"f\"\nat = \"2s\"\nfor = \"3s\"\n{fault}"));
+    assert_eq!(run.aborted, None, "{fault}");
+    let converged = place(&run, |event| *event == Event::Converged);
+    let settle = place(&run, |event| *event == Event::Phase("settle"));
+    assert!(run.history.records[converged].at - run.history.records[settle].at < 20 * SECOND, "{fault}");
+    // Nothing gets through, and everything does soon after: what a producer gave up it sends anew.
+    assert_eq!(acknowledged_in(&run, 2_500 * SECOND / 1_000, 5 * SECOND), 0, "{fault}");
+    assert!(acknowledged_in(&run, 5 * SECOND, 9 * SECOND) >= 5, "{fault}");
+    assert!(hits.is_none_or(|what| self::hits(&run, what) > 0), "{fault}");
+}
+
+#[test]
+fn what_waits_when_a_link_or_a_disk_is_no_longer_slow_goes_on_at_the_usual_rate() {
+    let link = "link = \"checkout <-> broker-a\"\n";
+    goes_on_after(&format!("kind = \"bandwidth\"\nlimit = \"1B/s\"\n{link}"), Some("segments-slowed"));
+    goes_on_after(&format!("kind = \"slow-link\"\nfactor = 10_000_000\n{link}"), Some("segments-slowed"));
+    goes_on_after("kind = \"disk-slow\"\nnode = \"broker-a/0\"\nfactor = 10_000_000\n", None);
+}
+
+#[test]
+fn a_stall_that_was_to_last_longer_ends_with_the_active_phase() {
+    let (_, run) =
+        run_with("[[fault]]\nid = \"f\"\nat = \"5s\"\nkind = \"disk-stall\"\nnode = \"broker-a/0\"\nfor = \"50s\"\n");
+    let converged = place(&run, |event| *event == Event::Converged);
+    let settle = place(&run, |event| *event == Event::Phase("settle"));
+    assert!(run.history.records[converged].at - run.history.records[settle].at < 20 * SECOND);
+}

@@ -2,7 +2,7 @@
 
 use std::{
     cmp::{Ordering, Reverse},
-    collections::BinaryHeap,
+    collections::{BTreeSet, BinaryHeap},
     task::Waker,
 };
 
@@ -30,6 +30,8 @@ pub(crate) struct Agenda {
     free: Vec<TimerSlot>,
     next_seq: u64,
     dead: usize,
+    /// Events of the network that are not to happen, and still stand in the heap.
+    called_off: BTreeSet<u64>,
     /// Wake-ups ordered from the executor, the earliest last. They cannot be cancelled; a needless one does no harm.
     armed: Vec<u64>,
     /// A moment earlier than all of `armed`, for which a wake-up must be ordered.
@@ -60,9 +62,18 @@ struct Entry {
 }
 
 impl Agenda {
-    /// Enters an event of the network.
-    pub(crate) fn at(&mut self, at: u64, event: NetEvent) {
+    /// Enters an event of the network. Its number is for [`call_off`](Agenda::call_off).
+    pub(crate) fn at(&mut self, at: u64, event: NetEvent) -> u64 {
         self.push(at, What::Net(event));
+        self.next_seq - 1
+    }
+
+    /// Forgets an event of the network, which must not have come yet.
+    pub(crate) fn call_off(&mut self, number: u64) {
+        if self.called_off.insert(number) {
+            self.dead += 1;
+            self.rebuild_if_dead();
+        }
     }
 
     /// Enters the end of the run.
@@ -107,9 +118,7 @@ impl Agenda {
         self.unqueue(slot);
         self.slots[slot as usize].waker = None;
         self.free.push(slot);
-        if self.dead > 64 && self.dead * 2 > self.heap.len() {
-            self.rebuild();
-        }
+        self.rebuild_if_dead();
     }
 
     /// The timers that wait by the clock of a node: their slots and deadlines there.
@@ -135,6 +144,7 @@ impl Agenda {
                     slot.generation = slot.generation.wrapping_add(1);
                     return Some((entry.seq, Due::Timer(slot.waker.take())));
                 }
+                What::Net(_) if self.called_off.remove(&entry.seq) => self.dead -= 1,
                 What::Net(event) => return Some((entry.seq, Due::Net(event))),
                 What::Limit => return Some((entry.seq, Due::Limit)),
             }
@@ -198,11 +208,16 @@ impl Agenda {
         slot.queued && slot.generation == generation
     }
 
-    fn rebuild(&mut self) {
+    fn rebuild_if_dead(&mut self) {
+        if self.dead <= 64 || self.dead * 2 <= self.heap.len() {
+            return;
+        }
         let mut entries = std::mem::take(&mut self.heap).into_vec();
+        let called_off = std::mem::take(&mut self.called_off);
         entries.retain(|Reverse(entry)| match entry.what {
             What::Timer { slot, generation } => self.is_live(slot, generation),
-            What::Net(_) | What::Limit => true,
+            What::Net(_) => !called_off.contains(&entry.seq),
+            What::Limit => true,
         });
         self.heap = entries.into();
         self.dead = 0;
@@ -234,6 +249,7 @@ mod tests {
     use std::{sync::Arc, task::Wake};
 
     use super::*;
+    use crate::net::{ConnId, EndId};
 
     struct Nobody;
 
@@ -283,6 +299,20 @@ mod tests {
         assert_eq!(fired(&mut agenda, 20), [2]);
         agenda.move_timer(slot, 40, None);
         assert_eq!(fired(&mut agenda, 100), [3]);
+    }
+
+    #[test]
+    fn an_event_that_was_called_off_never_comes_and_leaves_nothing_behind() {
+        let event = NetEvent::Arrive(ConnId { slot: 0, number: 0 }, EndId::Client);
+        let mut agenda = Agenda::default();
+        let numbers: Vec<u64> = (0..1_000).map(|at| agenda.at(at, event)).collect();
+        for number in &numbers[..999] {
+            agenda.call_off(*number);
+        }
+        assert!(agenda.heap.len() < 200, "{} entries left", agenda.heap.len());
+        assert!(!agenda.is_empty());
+        assert_eq!(fired(&mut agenda, u64::MAX), [999]);
+        assert!(agenda.is_empty() && agenda.called_off.is_empty());
     }
 
     #[test]

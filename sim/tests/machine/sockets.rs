@@ -586,6 +586,100 @@ fn a_slow_link_takes_so_many_times_as_long() {
 }
 
 #[test]
+fn what_waits_for_a_narrow_link_goes_on_at_the_usual_rate_when_that_ends() {
+    let net = NetConfig { bandwidth: 1_000_000, ..exact() };
+    on_pair(net, |pair| async move {
+        let (mut near, mut far) = pair.connect().await;
+        let narrow = pair.impair(pair.a, pair.b, ImpairmentKind::Bandwidth(64));
+        let begin = pair.stand.now();
+        near.write_all(&[1; 100_000]).await.unwrap();
+        let lift = async {
+            pair.stand.sleep(secs(10)).await;
+            pair.stand.lift(narrow);
+        };
+        let mut received = vec![0; 100_000];
+        let (received, ()) = tokio::join!(far.read_exact(&mut received), lift);
+        received.unwrap();
+        // Segments are cut anywhere. The last of them begins when all bytes before it are on the wire, of which 640 were.
+        let after = pair.stand.now() - begin - secs(10);
+        assert!((ms(1)..=ms(101)).contains(&after), "{after:?}");
+        // The wire is free again when all of them are.
+        pair.stand.sleep(ms(101)).await;
+        let begin = pair.stand.now();
+        near.write_u8(2).await.unwrap();
+        assert_eq!(far.read_u8().await.unwrap(), 2);
+        assert_about(pair.stand.now() - begin, ms(1));
+    });
+}
+
+#[test]
+fn the_wire_takes_what_is_left_of_the_bytes_and_no_less() {
+    let net = NetConfig { bandwidth: 1_000_000, ..exact() };
+    on_pair(net, |pair| async move {
+        let (mut near, mut far) = pair.connect().await;
+        let narrow = pair.impair(pair.a, pair.b, ImpairmentKind::Bandwidth(1_000));
+        // The first byte goes at once, the other 50,000 as one segment or as several behind it.
+        near.write_u8(0).await.unwrap();
+        pair.stand.sleep(ms(1)).await;
+        near.write_all(&[1; 50_000]).await.unwrap();
+        pair.stand.sleep(secs(10)).await;
+        pair.stand.lift(narrow);
+        let begin = pair.stand.now();
+        near.write_u8(2).await.unwrap();
+        far.read_exact(&mut [0; 50_001]).await.unwrap();
+        assert_eq!(far.read_u8().await.unwrap(), 2);
+        // 10,000 were on the wire; 40,000 take 40 ms, and then the last byte 1 ms.
+        assert_about(pair.stand.now() - begin, ms(41));
+    });
+}
+
+#[test]
+fn what_is_on_a_slow_link_goes_on_as_fast_as_usual_when_that_ends() {
+    on_pair(exact(), |pair| async move {
+        let (mut near, mut far) = pair.connect().await;
+        let slow = [(pair.a, pair.b), (pair.b, pair.a)]
+            .map(|(from, to)| pair.impair(from, to, ImpairmentKind::Slow(10_000_000)));
+        near.write_u8(1).await.unwrap();
+        let lift = async {
+            pair.stand.sleep(secs(2)).await;
+            pair.heal(slow);
+            pair.stand.now()
+        };
+        // What opens a connection is no part of a stream, and moves as well.
+        let connect = pair.client.connect(address(2, PORT));
+        let read = async {
+            let read = far.read_u8().await;
+            (pair.stand.now(), read)
+        };
+        let (connected, (read_at, read), lifted) = tokio::join!(connect, read, lift);
+        connected.unwrap();
+        assert_eq!(read.unwrap(), 1);
+        assert_about(read_at - lifted, ms(1) - Duration::from_micros(1));
+        assert_about(pair.stand.now() - lifted, ms(2) - Duration::from_micros(1));
+    });
+}
+
+#[test]
+fn one_of_two_impairments_that_ends_leaves_the_other() {
+    let net = NetConfig { bandwidth: 1_000_000, ..exact() };
+    on_pair(net, |pair| async move {
+        let (mut near, mut far) = pair.connect().await;
+        let narrow = [100, 10_000].map(|limit| pair.impair(pair.a, pair.b, ImpairmentKind::Bandwidth(limit)));
+        near.write_u8(0).await.unwrap();
+        pair.stand.sleep(ms(10)).await;
+        near.write_all(&[1; 50_000]).await.unwrap();
+        pair.stand.lift(narrow[0]);
+        let begin = pair.stand.now();
+        // Later than what it must wait for, or it would go with it.
+        pair.stand.sleep(ms(1)).await;
+        near.write_u8(2).await.unwrap();
+        far.read_exact(&mut [0; 50_001]).await.unwrap();
+        assert_eq!(far.read_u8().await.unwrap(), 2);
+        assert_about(pair.stand.now() - begin, secs(5) + ms(1));
+    });
+}
+
+#[test]
 fn a_lost_segment_is_counted() {
     on_pair(exact(), |pair| async move {
         let (mut near, mut far) = pair.connect().await;
@@ -713,12 +807,18 @@ async fn hurt(pair: &Pair) {
             ImpairmentKind::Loss(300_000),
             ImpairmentKind::Latency(Latency::Uniform(ms(1), ms(200))),
             ImpairmentKind::Bandwidth(50_000),
+            ImpairmentKind::Bandwidth(64),
+            ImpairmentKind::Slow(100_000),
         ];
-        let first = pair.impair(ends.0, ends.1, kinds[chance.below(5) as usize]);
-        let second = pair.impair(ends.1, ends.0, kinds[chance.below(5) as usize]);
+        let kind = |draw: u64| kinds[draw as usize];
+        let first = pair.impair(ends.0, ends.1, kind(chance.below(7)));
+        let second = pair.impair(ends.1, ends.0, kind(chance.below(7)));
+        let third = pair.impair(ends.0, ends.1, kind(chance.below(7)));
         pair.stand.sleep(Duration::from_micros(chance.below(1_500_000))).await;
         pair.stand.lift(first);
         pair.stand.sleep(Duration::from_micros(chance.below(500_000))).await;
         pair.stand.lift(second);
+        pair.stand.sleep(Duration::from_micros(chance.below(500_000))).await;
+        pair.stand.lift(third);
     }
 }

@@ -29,7 +29,7 @@ pub(super) fn begin(cluster: &Arc<Cluster>, number: usize, fault: &Fault) {
             fill(&cluster.stand.clone(), disk, *percent, *ramp, move || cluster.is_in_effect(number));
         }
         FaultKind::DiskStall { node } => {
-            cluster.stand.disk(cluster.id(node)).stall(nanos(cluster.end_of(number)));
+            cluster.stand.disk(cluster.id(node)).stall(nanos(cluster.end_of(number)), cluster.now());
         }
         FaultKind::Media { node, path, what, count } => {
             let disk = cluster.stand.disk(cluster.id(node));
@@ -51,7 +51,7 @@ pub(super) fn begin(cluster: &Arc<Cluster>, number: usize, fault: &Fault) {
             cluster.stand.disk(cluster.id(node)).add_fault(name_hash(&fault.id), wrong);
         }
         FaultKind::DiskGone { node } => cluster.stand.disk(cluster.id(node)).vanish(cluster.now()),
-        FaultKind::DiskSlow { node, factor } => cluster.stand.disk(cluster.id(node)).slow(*factor),
+        FaultKind::DiskSlow { node, factor } => cluster.stand.disk(cluster.id(node)).slow(*factor, cluster.now()),
         _ => {}
     }
 }
@@ -70,8 +70,8 @@ pub(super) fn end(cluster: &Arc<Cluster>, fault: &Fault) {
     }
     match &fault.kind {
         FaultKind::DiskFill { node, .. } => cluster.stand.disk(cluster.id(node)).fill_percent(HEALED_FILL_PERCENT),
-        FaultKind::DiskSlow { node, .. } => cluster.stand.disk(cluster.id(node)).slow(1),
-        FaultKind::DiskStall { node } => cluster.stand.disk(cluster.id(node)).stall(0),
+        FaultKind::DiskSlow { node, .. } => cluster.stand.disk(cluster.id(node)).slow(1, cluster.now()),
+        FaultKind::DiskStall { node } => cluster.stand.disk(cluster.id(node)).stall(0, cluster.now()),
         FaultKind::DiskGone { node } => cluster.stand.disk(cluster.id(node)).come_back(),
         FaultKind::Media { node, .. } => {
             cluster.stand.disk(cluster.id(node)).repair(name_hash(&fault.id), cluster.now());
