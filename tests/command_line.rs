@@ -92,6 +92,8 @@ fn wrong_usage_ends_with_2() {
         &["run", "x.toml", "--seeds", "9..3"],
         &["run", "scenarios/fast/broker-kill.toml", "--mutant", "no-such-bug"],
         &["run", "scenarios/fast/broker-kill.toml", "--seeds", "0..4", "--jobs", "0"],
+        &["run", "scenarios/fast/broker-kill.toml", "--down", "2s"],
+        &["run", "scenarios/fast/broker-kill.toml", "--style", "power-loss"],
         &["explore", "--seeds", "0..4", "--jobs", "0"],
         &["shrink", "scenarios/canary.toml", "--jobs", "0"],
         &["shrink", "scenarios/canary.toml", "--mutant", "no-such-bug"],

@@ -2,6 +2,8 @@
 //!
 //! `tests/tidy.rs` compares these lists with the marks that stand in the sources.
 
+use crate::scenario::Kind;
+
 /// Places that code only passes (`host::point!`): a fault can happen on them.
 pub const POINTS: [&str; 27] = [
     "broker.dead-letter",
@@ -50,6 +52,21 @@ pub const POLL: &str = "poll";
 #[must_use]
 pub fn triggers() -> Vec<&'static str> {
     POINTS.into_iter().chain(GATES).chain([POLL]).collect()
+}
+
+/// Which nodes can come to a point: those whose program has it. The first part of its name is its crate.
+#[must_use]
+pub fn passed_by(point: &str) -> &'static [Kind] {
+    match (point, point.split_once('.')) {
+        (_, Some(("broker" | "store", _))) => &[Kind::Broker],
+        // Producers have no queues.
+        (_, Some(("client", _))) => &[Kind::Consumer],
+        (_, Some(("namesrv", _))) => &[Kind::Namesrv],
+        // Who accepts connections, and who makes some.
+        ("remoting.connection-refused", _) => &[Kind::Namesrv, Kind::Broker],
+        ("remoting.go-away", _) => &[Kind::Broker, Kind::Producer, Kind::Consumer],
+        _ => &[Kind::Namesrv, Kind::Broker, Kind::Producer, Kind::Consumer],
+    }
 }
 
 /// What many runs together must come to (`host::sometimes!`).

@@ -23,7 +23,7 @@ use std::{collections::BTreeMap, time::Duration};
 pub use fault::{
     Back, ClockFault, Extreme, Fault, FaultKind, FileSystem, Gate, Lasting, Link, LinkFault, Members, Port, Shape, When,
 };
-pub use fault::{error_name, media_name};
+pub use fault::{USUAL_FILL_PERCENT, error_name, media_name};
 pub use nemesis::{Nemesis, Vary};
 pub use reader::{At, ScenarioError};
 pub(crate) use tables::MOST_QUEUES;

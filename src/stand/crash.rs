@@ -24,19 +24,19 @@ const NAMED_MAX: usize = 5;
 #[derive(Args)]
 pub struct CrashArguments {
     /// Run once for each poll that the node makes in the active phase, and let it die just before that poll
-    #[arg(long, value_name = "NODE", group = "many")]
+    #[arg(long, value_name = "NODE", groups = ["many", "crash"])]
     pub crash_at_every_poll: Option<String>,
     /// Let a node die just before poll N of the active phase, as in broker-a/0@137
-    #[arg(long, value_name = "NODE@N", value_parser = parse_crash, conflicts_with = "many")]
+    #[arg(long, value_name = "NODE@N", value_parser = parse_crash, conflicts_with = "many", group = "crash")]
     pub crash_at_poll: Option<CrashPoint>,
     /// How it dies
-    #[arg(long, value_enum, default_value_t = Style::Kill)]
+    #[arg(long, value_enum, default_value_t = Style::Kill, requires = "crash")]
     pub style: Style,
     /// Take every K-th poll only
     #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..), requires = "crash_at_every_poll")]
     pub every: u64,
     /// How long it stays down
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_time)]
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_time, requires = "crash")]
     pub down: std::time::Duration,
 }
 

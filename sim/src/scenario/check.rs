@@ -11,7 +11,10 @@ use super::{
     tables::{MOST_QUEUES, Places, SettingsOf, unknown},
     units,
 };
-use crate::workload;
+use crate::{points, workload};
+
+/// How many nodes are listed that could be meant.
+const NODES_LISTED_MAX: usize = 8;
 
 /// Refuses a scenario whose tables do not fit together. Gives what is in it without effect.
 pub(super) fn check(
@@ -53,6 +56,7 @@ pub(super) fn check(
     let ids: Vec<&str> = scenario.faults.iter().map(|fault| fault.id.as_str()).collect();
     known(source, &places.faults, "fault", &ids)?;
     no_circles(source, scenario, places)?;
+    visits(source, scenario, places)?;
     known_nodes(source, &places.permanent, &nodes)?;
     stay_dead(source, scenario, places)?;
     links(source, scenario, places)?;
@@ -61,9 +65,34 @@ pub(super) fn check(
     times(source, scenario, places)?;
     disks(source, scenario, places)?;
     backups(source, scenario, places)?;
-    let idle = settings(source, places)?;
+    let mut idle = settings(source, places)?;
     storage::check(source, scenario, places)?;
+    let is_idle = |domain: &&At<String>| !places.domains.iter().any(|used| used.value == domain.value);
+    let unused = places.domain_names.iter().filter(is_idle);
+    idle.extend(unused.map(|At { value, at }| source.error(at, format!("no fault uses the power domain `{value}`"))));
     Ok(idle)
+}
+
+/// A node that is to pass a point has a program that comes to it.
+fn visits(source: &Source, scenario: &Scenario, places: &Places) -> Result<(), ScenarioError> {
+    let nodes = scenario.nodes();
+    for At { value: (point, node), at } in &places.visits {
+        let kinds = points::passed_by(point);
+        let (can, others): (Vec<_>, Vec<_>) = nodes.iter().partition(|(_, kind)| kinds.contains(kind));
+        if others.iter().all(|(name, _)| name != node) {
+            continue;
+        }
+        let error = source.error(at, format!("`{node}` never passes `{point}`"));
+        let names: Vec<&str> = can.iter().take(NODES_LISTED_MAX).map(|(name, _)| name.as_str()).collect();
+        return Err(match can.len() {
+            0 => error.with_help("there is no node in this scenario that does"),
+            count if count > names.len() => {
+                error.with_help(format!("these do: {} and {} more", names.join(", "), count - names.len()))
+            }
+            _ => error.with_help(format!("these do: {}", names.join(", "))),
+        });
+    }
+    Ok(())
 }
 
 /// Nothing may be planned for a time when it could not happen any more.

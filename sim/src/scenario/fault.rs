@@ -18,6 +18,9 @@ pub struct Fault {
     pub lasts: Option<Span<Duration>>,
 }
 
+/// How full a disk is when nothing fills it any more, in percent.
+pub const USUAL_FILL_PERCENT: u8 = 40;
+
 /// When a fault happens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum When {

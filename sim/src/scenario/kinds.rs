@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use super::{
     Back, ClockFault, Extreme, Fault, FaultKind, Lasting, Link, LinkFault, Members, Port, ScenarioError, Shape,
+    USUAL_FILL_PERCENT,
     reader::{At, BytesPerSecond, Chance, Drift, Percent, Source, Table},
     tables::{Places, at_least_one, choice, unknown},
-    units::Span,
+    units::{Span, print_time},
 };
 use crate::{
     disk::{DiskError, Hits, Media, Survival},
@@ -39,6 +40,13 @@ pub(super) fn read(source: &Source, mut table: Table<'_>, places: &mut Places) -
         Some(key) => read_lasting(&mut table, key, places)?,
         None => None,
     };
+    if let (FaultKind::DiskFill { .. }, Some(lasts), Some(ramp)) = (&kind, lasts, places.ramps.last())
+        && ramp.value > lasts.least
+    {
+        let (ramp_is, lasts) = (print_time(ramp.value), print_time(lasts.least));
+        let message = format!("`ramp` is {ramp_is}, longer than the {lasts} that the fault may last");
+        return Err(source.error(&ramp.at, message).with_help("it would end before the disk is full"));
+    }
     if kind.lasting() == Lasting::Moment
         && let Some(lasts) = table.optional::<Span<Duration>>("for")?
     {
@@ -113,7 +121,13 @@ impl Kinds<'_, '_> {
                         self.places.domains.push(domain.clone());
                         FaultKind::DomainPowerLoss { domain: domain.value, style, garbage }
                     }
-                    None => FaultKind::PowerLoss { node: self.node()?, style, garbage },
+                    None => {
+                        let node = self.node().map_err(|error| match error.advice() {
+                            Some(_) => error,
+                            None => error.with_help("or write `domain`, whose nodes lose it together"),
+                        })?;
+                        FaultKind::PowerLoss { node, style, garbage }
+                    }
                 }
             }
             "pause" => FaultKind::Pause { node: self.node()? },
@@ -169,12 +183,17 @@ impl Kinds<'_, '_> {
     fn of_machine(&mut self, name: &str) -> Result<Option<FaultKind>, ScenarioError> {
         Ok(Some(match name {
             "disk-fill" => {
-                let percent = self.table.required::<Percent>("percent")?.value.0;
-                let ramp = self.table.or("ramp", Duration::ZERO)?;
+                let percent = self.percent()?;
+                let ramp = self.table.optional::<Duration>("ramp")?;
+                self.places
+                    .lasting
+                    .extend(ramp.iter().map(|ramp| At { value: ("ramp", ramp.value), at: ramp.at.clone() }));
+                self.places.ramps.extend(ramp.clone());
+                let ramp = ramp.map_or(Duration::ZERO, |ramp| ramp.value);
                 FaultKind::DiskFill { node: self.node()?, percent, ramp }
             }
             "disk-slow" => {
-                let factor = self.factor(1)?;
+                let factor = self.factor(2)?;
                 FaultKind::DiskSlow { node: self.node()?, factor }
             }
             "lost-write" => self.disk_error(DiskError::LostWrite)?,
@@ -227,6 +246,17 @@ impl Kinds<'_, '_> {
             }
             _ => return Ok(None),
         }))
+    }
+
+    /// How full a disk becomes.
+    fn percent(&mut self) -> Result<u8, ScenarioError> {
+        let At { value: Percent(percent), at } = self.table.required::<Percent>("percent")?;
+        if percent < USUAL_FILL_PERCENT {
+            let message =
+                format!("`percent` is {percent}%: a disk is {USUAL_FILL_PERCENT}% full when nothing fills it");
+            return Err(self.source.error(&at, message).with_help("write more, up to 100%"));
+        }
+        Ok(percent)
     }
 
     fn disk_error(&mut self, error: DiskError) -> Result<FaultKind, ScenarioError> {
@@ -341,7 +371,7 @@ impl Kinds<'_, '_> {
     fn turn(&mut self, key: &'static str) -> Result<Span<Duration>, ScenarioError> {
         let turn = self.table.required::<Span<Duration>>(key)?;
         if turn.value.least < SHORTEST_TURN {
-            let message = format!("`{key}` is shorter than {}", super::units::print_time(SHORTEST_TURN));
+            let message = format!("`{key}` is shorter than {}", print_time(SHORTEST_TURN));
             return Err(self.source.error(&turn.at, message));
         }
         self.places.lasting.push(At { value: (key, turn.value.most), at: turn.at });
@@ -372,7 +402,8 @@ fn read_signed(source: &Source, text: At<String>) -> Result<i64, ScenarioError> 
         Some(rest) => (true, rest),
         None => (false, text.value.strip_prefix('+').unwrap_or(&text.value)),
     };
-    let time = super::units::parse_time(magnitude).map_err(|message| source.error(&text.at, message))?;
+    let wrong = |message: String| source.error(&text.at, message.replacen(magnitude, &text.value, 1));
+    let time = super::units::parse_time(magnitude).map_err(wrong)?;
     let ms = i64::try_from(time.as_millis()).map_err(|_| source.error(&text.at, "too large"))?;
     Ok(if negative { -ms } else { ms })
 }

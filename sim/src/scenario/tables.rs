@@ -49,6 +49,10 @@ pub(super) struct Places {
     pub ids: Vec<At<String>>,
     /// Names that must be points, with the names there are.
     pub points: Vec<(At<String>, Vec<&'static str>)>,
+    /// Points with the nodes that are to pass them.
+    pub visits: Vec<At<(String, String)>>,
+    /// How long it takes until disks are full.
+    pub ramps: Vec<At<Duration>>,
     /// Nodes that may stay dead.
     pub permanent: Vec<At<String>>,
     /// Names that must be faults.
@@ -272,6 +276,10 @@ fn read_claim(source: &Source, mut table: Table<'_>) -> Result<Vec<Survives>, Sc
         let (kind, count) = match entry.value.split_once(':') {
             None => (entry.value.as_str(), None),
             Some((kind, count)) => match count.parse() {
+                Ok(0) => {
+                    let error = source.error(&entry.at, format!("`{}` survives nothing", entry.value));
+                    return Err(error.with_help("leave it out, or write how many nodes at a time, from 1 up"));
+                }
                 Ok(count) => (kind, Some(count)),
                 Err(_) => return Err(source.error(&entry.at, format!("`{count}` is not a number of nodes"))),
             },

@@ -127,6 +127,12 @@ fn a_misspelt_key_is_named_with_the_nearest_right_one() {
 }
 
 #[test]
+fn a_claim_of_nothing_is_refused() {
+    insta::assert_snapshot!(told("power-loss:1", "power-loss:0"), @"x.toml:17:28: `power-loss:0` survives nothing; leave it out, or write how many nodes at a time, from 1 up");
+    insta::assert_snapshot!(told("power-loss:1", "power-loss:-1"), @"x.toml:17:28: `-1` is not a number of nodes");
+}
+
+#[test]
 fn a_wrong_unit_or_type_is_named_with_the_right_form() {
     insta::assert_snapshot!(told("at   = \"30s\"", "at   = \"30\""), @"x.toml:39:8: `at`: `30` has no unit: a time is written as 250ms, 30s or 2m");
     insta::assert_snapshot!(told("at   = \"30s\"", "at   = 30"), @r#"x.toml:39:8: `at` is an integer, expected a time or a range such as "5ms..20ms""#);

@@ -154,6 +154,9 @@ pub fn parse_span<T: Copy + PartialOrd>(
 /// A number and a unit, in the smallest unit.
 fn parse_scaled(text: &str, units: &[(&str, u64)], what: &str, example: &str, smallest: &str) -> Result<u64, String> {
     let text = text.trim();
+    if text.contains("..") {
+        return Err(format!("`{text}` is a range, and {what} is wanted here: write one, as in {example}"));
+    }
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_').unwrap_or(text.len());
     let (number, unit) = (text[..split].replace('_', ""), text[split..].trim());
     let known = || units.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
@@ -253,6 +256,10 @@ mod tests {
         assert_eq!(
             parse_time("30 sec"),
             Err("`sec` is not a unit of a time: use one of h, m, s, ms, us, ns".to_owned())
+        );
+        assert_eq!(
+            parse_time("1s..4s"),
+            Err("`1s..4s` is a range, and a time is wanted here: write one, as in 250ms, 30s or 2m".to_owned())
         );
         assert_eq!(
             parse_time("soon"),

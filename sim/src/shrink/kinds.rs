@@ -4,13 +4,10 @@ use std::time::Duration;
 
 use crate::{
     disk::{Hits, Survival},
-    scenario::{Back, ClockFault, FaultKind, Gate, Link, LinkFault, units::Span},
+    scenario::{Back, ClockFault, FaultKind, Gate, Link, LinkFault, USUAL_FILL_PERCENT, units::Span},
 };
 
 use super::edits::round_time;
-
-/// The least use of a disk that a fault asks for: what it is brought back to when the fault ends, in percent.
-const FILL_PERCENT_MIN: u8 = 40;
 
 /// The least delay of a link, in microseconds.
 const DELAY_US_MIN: u64 = 1_000;
@@ -125,7 +122,7 @@ fn simpler_network(kind: &FaultKind) -> Vec<FaultKind> {
 fn simpler_disk(kind: &FaultKind) -> Vec<FaultKind> {
     match kind.clone() {
         FaultKind::DiskFill { node, percent, ramp } => {
-            let half = FILL_PERCENT_MIN + percent.saturating_sub(FILL_PERCENT_MIN) / 2;
+            let half = USUAL_FILL_PERCENT + percent.saturating_sub(USUAL_FILL_PERCENT) / 2;
             let at_once = FaultKind::DiskFill { node: node.clone(), percent, ramp: Duration::ZERO };
             let less = FaultKind::DiskFill { node, percent: half.min(percent), ramp };
             vec![at_once, less]
@@ -145,7 +142,7 @@ fn simpler_disk(kind: &FaultKind) -> Vec<FaultKind> {
             counts.map(with).into()
         }
         FaultKind::DiskSlow { node, factor } => {
-            let factors = [factor.min(2), (factor / 2).max(1)];
+            let factors = [factor.min(2), (factor / 2).max(2)];
             factors.map(|factor| FaultKind::DiskSlow { node: node.clone(), factor }).into()
         }
         _ => Vec::new(),
@@ -172,7 +169,7 @@ fn simpler_on_link(what: LinkFault) -> Vec<LinkFault> {
     match what {
         LinkFault::Loss(ppm) => vec![LinkFault::Loss((ppm / 2).max(1))],
         LinkFault::Bandwidth(bytes) => vec![LinkFault::Bandwidth(bytes.saturating_mul(2))],
-        LinkFault::Slow(factor) => vec![LinkFault::Slow(factor.min(2)), LinkFault::Slow((factor / 2).max(1))],
+        LinkFault::Slow(factor) => vec![LinkFault::Slow(factor.min(2)), LinkFault::Slow((factor / 2).max(2))],
         LinkFault::Flap { up, down } if !up.is_exact() || !down.is_exact() => {
             vec![LinkFault::Flap { up: Span::exactly(up.most), down: Span::exactly(down.most) }]
         }
@@ -243,12 +240,12 @@ mod tests {
                 FaultKind::Latency { link: link(true), extra: Span::exactly(ms(1)) },
             ),
             (on_link(link(true), LinkFault::Loss(900_000)), on_link(back_link(), LinkFault::Loss(1))),
-            (on_link(link(true), LinkFault::Slow(60)), on_link(back_link(), LinkFault::Slow(1))),
+            (on_link(link(true), LinkFault::Slow(60)), on_link(back_link(), LinkFault::Slow(2))),
             (
                 FaultKind::DiskFill { node: node(), percent: 97, ramp: ms(900) },
                 FaultKind::DiskFill { node: node(), percent: 40, ramp: ms(0) },
             ),
-            (FaultKind::DiskSlow { node: node(), factor: 60 }, FaultKind::DiskSlow { node: node(), factor: 1 }),
+            (FaultKind::DiskSlow { node: node(), factor: 60 }, FaultKind::DiskSlow { node: node(), factor: 2 }),
             (media(9), media(1)),
             (restored(ms(12_345)), restored(ms(0))),
             (error(Hits::Nth(40)), error(Hits::Nth(1))),

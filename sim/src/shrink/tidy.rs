@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::scenario::{Fault, Kind, Load, Scenario, When};
+use crate::scenario::{Fault, FaultKind, Kind, Load, Scenario, When};
 
 /// Makes of an edited scenario one that may be written, as far as that can be done by leaving out more, and by moving
 /// times to the end of the active phase.
@@ -51,13 +51,17 @@ fn clients(scenario: &mut Scenario) {
     }
 }
 
-/// Whoever loses power with others is there.
+/// Whoever loses power with others is there, and does.
 fn domains(scenario: &mut Scenario) {
     let mut domains = std::mem::take(&mut scenario.domains);
     for domain in &mut domains {
         domain.nodes.retain(|node| !scenario.end_of_link(node).is_empty());
     }
-    domains.retain(|domain| !domain.nodes.is_empty());
+    let is_used = |name: &str| {
+        let mut kinds = scenario.faults.iter().map(|fault| &fault.kind);
+        kinds.any(|kind| matches!(kind, FaultKind::DomainPowerLoss { domain, .. } if domain == name))
+    };
+    domains.retain(|domain| !domain.nodes.is_empty() && is_used(&domain.name));
     scenario.domains = domains;
 }
 

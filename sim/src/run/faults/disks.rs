@@ -9,14 +9,11 @@ use super::{
 use crate::{
     disk::{Disk, DiskError, DiskFault},
     history::Event,
-    scenario::{Fault, FaultKind, media_name},
+    scenario::{Fault, FaultKind, USUAL_FILL_PERCENT, media_name},
     seed::name_hash,
     stand::Stand,
     world::nanos,
 };
-
-/// What a disk that was filled is brought back to, in percent.
-const HEALED_FILL_PERCENT: u8 = 40;
 
 /// Steps in which a disk fills up.
 const STEPS: u32 = 50;
@@ -69,7 +66,7 @@ pub(super) fn end(cluster: &Arc<Cluster>, fault: &Fault) {
         _ => {}
     }
     match &fault.kind {
-        FaultKind::DiskFill { node, .. } => cluster.stand.disk(cluster.id(node)).fill_percent(HEALED_FILL_PERCENT),
+        FaultKind::DiskFill { node, .. } => cluster.stand.disk(cluster.id(node)).fill_percent(USUAL_FILL_PERCENT),
         FaultKind::DiskSlow { node, .. } => cluster.stand.disk(cluster.id(node)).slow(1, cluster.now()),
         FaultKind::DiskStall { node } => cluster.stand.disk(cluster.id(node)).stall(0, cluster.now()),
         FaultKind::DiskGone { node } => cluster.stand.disk(cluster.id(node)).come_back(),

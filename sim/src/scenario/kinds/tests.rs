@@ -127,7 +127,7 @@ fn a_clock_that_is_right_or_beyond_all_bounds_is_refused() {
     insta::assert_snapshot!(of("\"drift\"\nrate = \"200\""), @"3:8: `rate`: `200` has no unit: a drift is written as 200ppm or -2%");
     insta::assert_snapshot!(of("\"drift\"\nby = \"5s\""), @r#"-2:1: [[fault]] lacks `rate`, a drift such as "200ppm" or "-2%""#);
     insta::assert_snapshot!(of("\"step\"\nby = \"0s\""), @"3:6: `by` is less than a millisecond, which changes nothing");
-    insta::assert_snapshot!(of("\"step\"\nby = \"-soon\""), @"3:6: `soon` is not a time: write a number and a unit, as in 250ms, 30s or 2m");
+    insta::assert_snapshot!(of("\"step\"\nby = \"-soon\""), @"3:6: `-soon` is not a time: write a number and a unit, as in 250ms, 30s or 2m");
     insta::assert_snapshot!(of("\"strobe\"\nby = \"5s\""), @r#"-2:1: [[fault]] lacks `every`, a time or a range such as "5ms..20ms""#);
     insta::assert_snapshot!(of("\"strobe\"\nby = \"5s\"\nevery = \"0s..1s\""), @"4:9: `every` is shorter than 1ms");
     insta::assert_snapshot!(of("\"clock-extreme\"\nto = \"before-1980\""), @"3:6: unknown time `before-1980`; did you mean `before-1970`?");
@@ -293,4 +293,65 @@ fn a_partition_without_parts_is_refused() {
     insta::assert_snapshot!(told("kind = \"halves\"\namong = [\"*\"]\norder = []"), @"3:9: [[fault]] has both `among` and `order`: choose one; `among` leaves the order to the seed");
     insta::assert_snapshot!(told("kind = \"isolate\"\nnode = \"broker-a/0\"\namong = [\"*\"]"), @"3:1: unknown key `among` in [[fault]]; known keys: id, at, on, kind, node, for");
     insta::assert_snapshot!(told("kind = \"swizle\""), @"1:8: unknown kind of fault `swizle`; did you mean `swizzle`?");
+}
+
+#[test]
+fn a_fault_that_would_change_nothing_is_refused() {
+    insta::assert_snapshot!(told("kind = \"disk-fill\"\nnode = \"broker-a/0\"\npercent = \"39%\""), @"3:11: `percent` is 39%: a disk is 40% full when nothing fills it; write more, up to 100%");
+    insta::assert_snapshot!(told("kind = \"disk-fill\"\nnode = \"broker-a/0\"\npercent = \"90%\"\nramp = \"4s\"\nfor = \"2s..9s\""), @"4:8: `ramp` is 4s, longer than the 2s that the fault may last; it would end before the disk is full");
+    insta::assert_snapshot!(told("kind = \"disk-fill\"\nnode = \"broker-a/0\"\npercent = \"90%\"\nramp = \"2h\""), @"4:8: `ramp` is 2h, longer than the whole run of 4m; leave it out if it is to last until the settle phase");
+    insta::assert_snapshot!(told("kind = \"disk-slow\"\nnode = \"broker-a/0\"\nfactor = 1"), @"3:10: `factor` is 1, which changes nothing");
+    let full = "kind = \"disk-fill\"\nnode = \"broker-a/0\"\npercent = \"40%\"\nramp = \"2s\"\nfor = \"2s..9s\"";
+    assert!(parse(full).is_ok());
+}
+
+#[test]
+fn a_power_loss_without_a_node_may_mean_a_domain() {
+    insta::assert_snapshot!(told("kind = \"power-loss\""), @"-2:1: [[fault]] lacks `node`, a string; or write `domain`, whose nodes lose it together");
+    insta::assert_snapshot!(told("kind = \"power-loss\"\nnod = \"broker-a/0\""), @"2:1: unknown key `nod` in [[fault]]; did you mean `node`?");
+    let with =
+        |kind: &str| parse(&format!("{kind}\n[[domain]]\nname = \"rack\"\nnodes = [\"broker-a\"]")).unwrap().warnings;
+    assert_eq!(with("kind = \"power-loss\"\ndomain = \"rack\""), [""; 0]);
+    let idle = with("kind = \"power-loss\"\nnode = \"broker-a/0\"");
+    assert!(idle.len() == 1 && idle[0].ends_with(":8: no fault uses the power domain `rack`"), "{idle:?}");
+}
+
+#[test]
+fn a_range_where_one_value_stands_is_called_a_range() {
+    let of = |kind: &str, key: &str| {
+        told(&format!("kind = \"{kind}\"\nnode = \"broker-a/0\"\n{key} = \"1s..4s\"\npercent = \"90%\""))
+    };
+    insta::assert_snapshot!(of("restore-backup", "taken"), @"3:9: `taken`: `1s..4s` is a range, and a time is wanted here: write one, as in 250ms, 30s or 2m");
+    insta::assert_snapshot!(of("disk-fill", "ramp"), @"3:8: `ramp`: `1s..4s` is a range, and a time is wanted here: write one, as in 250ms, 30s or 2m");
+    insta::assert_snapshot!(of("torn-flush", "within"), @"3:10: `within`: `1s..4s` is a range, and a time is wanted here: write one, as in 250ms, 30s or 2m");
+    insta::assert_snapshot!(told("kind = \"step\"\nnode = \"broker-a/0\"\nby = \"-4s..4s\""), @"3:6: `-4s..4s` is a range, and a time is wanted here: write one, as in 250ms, 30s or 2m");
+}
+
+/// What is said of a fault that waits for this point at this node, or of a gate that holds there; empty if nothing is.
+fn waits(what: &str, point: &str, node: &str) -> String {
+    let visit = format!("{what} = {{ point = \"{point}\", node = \"{node}\" }}\n");
+    let kind = if what == "on" { "kind = \"kill\"\nnode = \"broker-a/0\"" } else { "" };
+    let text = format!("{}{visit}{kind}", BEFORE.replace("at = \"10s\"\n", ""));
+    match Scenario::parse("x.toml", &text) {
+        Ok(_) => String::new(),
+        Err(error) => format!("{}; {}", error.message(), error.advice().unwrap_or_default()),
+    }
+}
+
+#[test]
+fn a_point_that_a_node_never_passes_is_refused_with_those_that_do() {
+    insta::assert_snapshot!(waits("on", "client.committing", "broker-a/0"), @"`broker-a/0` never passes `client.committing`; these do: billing/0, billing/1");
+    insta::assert_snapshot!(waits("on", "client.rebalanced", "checkout/0"), @"`checkout/0` never passes `client.rebalanced`; these do: billing/0, billing/1");
+    insta::assert_snapshot!(waits("on", "store.flushed", "namesrv/0"), @"`namesrv/0` never passes `store.flushed`; these do: broker-a/0, broker-b/0");
+    insta::assert_snapshot!(waits("on", "namesrv.broker-expired", "broker-b/0"), @"`broker-b/0` never passes `namesrv.broker-expired`; these do: namesrv/0, namesrv/1, namesrv/2");
+    insta::assert_snapshot!(waits("on", "remoting.connection-refused", "billing/0"), @"`billing/0` never passes `remoting.connection-refused`; these do: namesrv/0, namesrv/1, namesrv/2, broker-a/0, broker-b/0");
+    insta::assert_snapshot!(waits("hold", "store.flushing", "billing/1"), @"`billing/1` never passes `store.flushing`; these do: broker-a/0, broker-b/0");
+    for (point, node) in [
+        ("poll", "checkout/0"),
+        ("remoting.malformed", "namesrv/1"),
+        ("client.committing", "billing/1"),
+        ("broker.offsets-persisting", "broker-b/0"),
+    ] {
+        assert_eq!(waits("on", point, node), "", "{point} at {node}");
+    }
 }

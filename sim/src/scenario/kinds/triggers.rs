@@ -66,6 +66,7 @@ fn read_visit(
     places.points.push((point.clone(), names));
     let node = table.required::<String>("node")?;
     places.nodes.push(node.clone());
+    places.visits.push(At { value: (point.value.clone(), node.value.clone()), at: node.at.clone() });
     let nth = at_least_one(source, table.optional("nth")?, 1, "`nth`")?;
     Ok(Gate { point: point.value, node: node.value, nth })
 }
