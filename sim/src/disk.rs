@@ -30,6 +30,7 @@ mod tests;
 pub use backup::Backup;
 pub use crash::{CrashReport, Outage, Survival};
 pub use device::Timing;
+pub(crate) use faults::matches;
 pub use faults::{DiskError, DiskFault, Hits, Media};
 pub use handle::{DiskHandle, Surroundings};
 pub use image::{Image, SparseImage};
@@ -308,6 +309,12 @@ impl Disk {
     pub fn usage(&self) -> (u64, u64) {
         let state = self.lock();
         (state.used(), state.settings.capacity_bytes)
+    }
+
+    /// How many requests it was asked for while it was slow or stalled.
+    #[must_use]
+    pub fn slowed_requests(&self) -> u64 {
+        self.lock().device.slowed
     }
 
     /// Bytes that are no files and no journal.

@@ -8,11 +8,15 @@ use std::collections::BTreeSet;
 
 use crate::{
     history::{Down, Event, History, MessageId, NodeRef, QueueRef},
-    scenario::Scenario,
+    scenario::{FaultKind, Scenario},
+    world::nanos,
 };
 
 /// The most lines of a life.
 pub const LINES_MAX: usize = 10;
+
+/// Faults that exchange a disk.
+const EXCHANGES: [&str; 2] = ["disk-replaced", "restore-backup"];
 
 /// The most messages of one witness whose lives are told.
 const MESSAGES_MAX: usize = 2;
@@ -34,7 +38,7 @@ pub struct Life {
 /// If the witness is not of this history.
 #[must_use]
 pub fn life(scenario: &Scenario, history: &History, witness: &[usize]) -> Life {
-    let mut story = Story::of(history, witness);
+    let mut story = Story::of(scenario, history, witness);
     story.collect(witness);
     let chosen = story.chosen();
     let lines = chosen.iter().map(|&index| story.line(index)).collect();
@@ -88,6 +92,7 @@ impl Told {
 }
 
 struct Story<'a> {
+    scenario: &'a Scenario,
     history: &'a History,
     messages: Vec<Told>,
     /// Queues of the witness and of its messages.
@@ -97,13 +102,13 @@ struct Story<'a> {
 }
 
 impl<'a> Story<'a> {
-    fn of(history: &'a History, witness: &[usize]) -> Story<'a> {
+    fn of(scenario: &'a Scenario, history: &'a History, witness: &[usize]) -> Story<'a> {
         let events = || witness.iter().map(|&index| &history.records[index].event);
         let ids: BTreeSet<MessageId> = events().filter_map(Event::message).collect();
         let messages: Vec<Told> = ids.into_iter().take(MESSAGES_MAX).map(|id| Told::of(history, id)).collect();
         let mut queues: BTreeSet<QueueRef> = events().filter_map(Event::queue).collect();
         queues.extend(messages.iter().filter_map(|told| told.ok.map(|(_, queue, ..)| queue)));
-        Story { history, messages, queues, records: BTreeSet::new() }
+        Story { scenario, history, messages, queues, records: BTreeSet::new() }
     }
 
     fn collect(&mut self, witness: &[usize]) {
@@ -198,6 +203,7 @@ impl<'a> Story<'a> {
             let telling = match record.event {
                 Event::Recover(end) | Event::Truncate(end) if cuts(end) => Telling::Sending,
                 Event::NodeDown(..) | Event::Panic(..) => Telling::Crash,
+                Event::DiskError(kind, _) if EXCHANGES.contains(&kind) => Telling::Crash,
                 Event::NodeUp | Event::Recover(_) | Event::Truncate(_) | Event::DiskCrash { .. } => Telling::Start,
                 _ => continue,
             };
@@ -230,10 +236,11 @@ impl<'a> Story<'a> {
     fn line(&self, index: usize) -> String {
         let record = &self.history.records[index];
         let node = record.node.map(|(node, life)| format!("{}#{life}", self.history.node(node))).unwrap_or_default();
-        format!("{:>10}  {node:<14} {}", at(record.at), self.text(&record.event)).trim_end().to_owned()
+        format!("{:>10}  {node:<14} {}", at(record.at), self.text(index)).trim_end().to_owned()
     }
 
-    fn text(&self, event: &Event) -> String {
+    fn text(&self, index: usize) -> String {
+        let event = &self.history.records[index].event;
         let name = if self.messages.len() > 1 { event.message().map(|id| format!(" {id}")) } else { None };
         let name = name.unwrap_or_default();
         let place = |queue: &QueueRef, offset: &u64| format!("{} offset {offset}", self.history.queue(*queue));
@@ -260,10 +267,30 @@ impl<'a> Story<'a> {
                 format!("{kind} {}{}{why}", how.name(), self.never_flushed(*how))
             }
             Event::DiskCrash { dirty, lost, torn } => format!("{kind}: {dirty} dirty pages, {lost} lost, {torn} torn"),
+            Event::DiskError(what, place) => format!("{kind} {}", self.disk_error(index, what, place)),
             Event::Panic(task, message) => format!("{kind} in `{task}`: {message}"),
             Event::Broken(name) => format!("{kind}: {name}"),
             Event::Pending(what) => format!("{kind}: {what}"),
             _ => format!("{kind}{name}"),
+        }
+    }
+
+    /// What went wrong with a disk: a call on a file, or all of it by a fault that exchanged it.
+    fn disk_error(&self, index: usize, what: &str, place: &str) -> String {
+        let begun = self.history.records[..index].iter().rev().find_map(|record| match &record.event {
+            Event::FaultBegin(id, kind) if *kind == what => Some(id.as_str()),
+            _ => None,
+        });
+        let fault = self.scenario.faults.iter().find(|fault| Some(fault.id.as_str()) == begun);
+        let by = begun.map(|id| format!(" by {id}")).unwrap_or_default();
+        match fault.map(|fault| &fault.kind) {
+            Some(FaultKind::DiskReplaced { .. }) => format!("{what}{by}: the disk is a new one, with nothing on it"),
+            Some(FaultKind::RestoreBackup { taken, .. }) => {
+                let active = self.history.records.iter().find(|record| record.event == Event::Phase("active"));
+                let taken = at(active.map_or(0, |active| active.at).saturating_add(nanos(*taken)));
+                format!("{what}{by}: the disk has what was durable at {taken}, and nothing later")
+            }
+            _ => format!("{what} at {place}"),
         }
     }
 
@@ -379,6 +406,32 @@ mod tests {
         10.000 s  broker-a/0#1   recover to 100: it is gone
         ");
         assert_eq!(life.faults, ["loss power-loss 6.000 s..8.000 s"]);
+    }
+
+    #[test]
+    fn a_disk_that_was_exchanged_is_told_with_the_fault_that_did_it() {
+        const FAULTS: &str = "[[fault]]\nid = \"gone\"\nat = \"20s\"\nkind = \"disk-replaced\"\nnode = \"broker-a/0\"\n\
+                              [[fault]]\nid = \"old\"\nat = \"30s\"\nkind = \"restore-backup\"\nnode = \"broker-a/0\"\n\
+                              taken = \"2500ms\"\n";
+        let mut events = sent();
+        events[0] = ("", Event::Phase("active"));
+        events.extend([
+            ("", Event::FaultBegin("gone".into(), "disk-replaced")),
+            ("broker-a/0", Event::DiskError("disk-replaced", "/".into())),
+            ("", Event::FaultBegin("old".into(), "restore-backup")),
+            ("broker-a/0", Event::DiskError("restore-backup", "/".into())),
+            ("broker-a/0", Event::DiskError("eio-flush", "commitlog/0@3".into())),
+        ]);
+        let scenario = Scenario::parse("x.toml", &format!("{FILE}{FAULTS}")).unwrap();
+        let life = life(&scenario, &history(&events), &[5, 10]);
+        insta::assert_snapshot!(shown(&life), @r"
+        3.000 s  checkout/0#1   send.invoke
+        4.000 s  broker-a/0#1   append up to 200
+        5.000 s  checkout/0#1   send.ok orders/broker-a/0 offset 3
+        7.000 s  broker-a/0#1   disk.error disk-replaced by gone: the disk is a new one, with nothing on it
+        9.000 s  broker-a/0#1   disk.error restore-backup by old: the disk has what was durable at 2.500 s, and nothing later
+        10.000 s  broker-a/0#1   disk.error eio-flush at commitlog/0@3
+        ");
     }
 
     #[test]

@@ -18,9 +18,10 @@ use std::{
 
 use crate::{
     checkers::{self, Findings},
+    disk,
     history::{Event, History, HistoryHash, Recorder},
     plan::Plan,
-    scenario::{ConsumerGroup, FaultKind, Kind, Scenario, When},
+    scenario::{ConsumerGroup, Fault, FaultKind, Kind, Scenario, When},
     stand::{self, Ended, Observer, SideReport, StandConfig},
 };
 
@@ -116,6 +117,36 @@ pub fn never_fired(scenario: &Scenario, history: &History) -> Vec<String> {
         _ => fault.id.clone(),
     })
     .collect()
+}
+
+/// Faults that were in effect and hit nothing: no segment, connection or request, no call on a file, no page. Each with
+/// what it is.
+#[must_use]
+pub fn without_effect(scenario: &Scenario, history: &History) -> Vec<String> {
+    let hit_nothing = |fault: &&Fault| {
+        let events = || history.records.iter().map(|record| &record.event);
+        let is_begin = |event: &Event| matches!(event, Event::FaultBegin(id, _) if *id == fault.id);
+        let is_end = |event: &Event| matches!(event, Event::FaultEnd(id) if *id == fault.id);
+        let (Some(begin), Some(end)) = (events().position(is_begin), events().position(is_end)) else { return false };
+        let counted =
+            events().any(|event| matches!(event, Event::FaultHit(id, _, hits) if *id == fault.id && *hits > 0));
+        match fault.kind.failing_path() {
+            None => fault.kind.counted_as().is_some() && !counted,
+            Some(path) => {
+                let failed = history.records[begin..end].iter().any(|record| match &record.event {
+                    Event::DiskError(kind, at) => {
+                        let node = record.node.map(|(node, _)| history.node(node));
+                        let file = at.rsplit_once('@').map_or(at.as_str(), |(file, _)| file);
+                        *kind == fault.kind.name() && node == fault.kind.node() && disk::matches(path, file)
+                    }
+                    _ => false,
+                });
+                !counted && !failed
+            }
+        }
+    };
+    let idle = scenario.faults.iter().filter(hit_nothing);
+    idle.map(|fault| format!("{} ({})", fault.id, fault.kind.name())).collect()
 }
 
 /// The run from start to end.

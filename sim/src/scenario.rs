@@ -56,7 +56,7 @@ pub const ALWAYS: &str = "always";
 pub const FAILURES: [&str; 7] = [ALWAYS, "converged", "exit", "legally-lost", "limit", "panic", "stop-killed"];
 
 /// Counts that `at-least` may name: how often something happened that a scenario is about.
-pub const COUNTS: [&str; 45] = [
+pub const COUNTS: [&str; 46] = [
     "sent",
     "acked",
     "info",
@@ -86,6 +86,7 @@ pub const COUNTS: [&str; 45] = [
     "misdirected-writes",
     "lying-flushes",
     "torn-flushes",
+    "requests-slowed",
     "disks-gone",
     "disks-replaced",
     "backups-restored",

@@ -32,7 +32,8 @@ pub fn run(arguments: &RunArguments) -> Result<Verdict, Problem> {
     let unseen: Vec<&str> =
         scenario.expect.sometimes.iter().map(String::as_str).filter(|mark| !seen.contains(mark)).collect();
     let unstated: Vec<&str> = points::ALWAYS.into_iter().filter(|name| !seen.contains(name)).collect();
-    let idle = never_fired(&ran);
+    let idle = in_every(&ran, "never_fired");
+    let vain = in_every(&ran, "without_effect");
     let worst = ran.iter().map(|run| run.verdict).find(|verdict| *verdict != Verdict::Pass);
     let complete = unseen.is_empty() && idle.is_empty();
     let verdict = worst.unwrap_or(if complete { Verdict::Pass } else { Verdict::Opportunity });
@@ -42,11 +43,23 @@ pub fn run(arguments: &RunArguments) -> Result<Verdict, Problem> {
         }
         say!(
             "{}",
-            json!({ "seeds": ran.len(), "verdict": verdict.name(), "never_seen": unseen, "never_fired": idle, "never_reached": unstated })
+            json!({
+                "seeds": ran.len(),
+                "verdict": verdict.name(),
+                "never_seen": unseen,
+                "never_fired": idle,
+                "without_effect": vain,
+                "never_reached": unstated,
+            })
         )?;
     } else {
         print(arguments, &ran, started.elapsed())?;
-        for (what, names) in [("never seen", &unseen), ("never fired", &idle), ("always! not reached", &unstated)] {
+        for (what, names) in [
+            ("never seen", &unseen),
+            ("never fired", &idle),
+            ("without effect", &vain),
+            ("always! not reached", &unstated),
+        ] {
             if !names.is_empty() {
                 say!("{what} in any seed: {}", names.join(", "))?;
             }
@@ -55,11 +68,10 @@ pub fn run(arguments: &RunArguments) -> Result<Verdict, Problem> {
     Ok(verdict)
 }
 
-/// Faults that waited for a point in every seed, and in none came to it.
-fn never_fired(ran: &[child::Ran]) -> Vec<&str> {
-    let (first, others) =
-        ran.split_first().map_or((Vec::new(), &[][..]), |(run, rest)| (run.texts("never_fired"), rest));
-    first.into_iter().filter(|fault| others.iter().all(|run| run.texts("never_fired").contains(fault))).collect()
+/// Faults that stand on this list of every seed.
+fn in_every<'a>(ran: &'a [child::Ran], list: &str) -> Vec<&'a str> {
+    let (first, others) = ran.split_first().map_or((Vec::new(), &[][..]), |(run, rest)| (run.texts(list), rest));
+    first.into_iter().filter(|fault| others.iter().all(|run| run.texts(list).contains(fault))).collect()
 }
 
 /// One line for each outcome: how often it came, and its first runs, `named_max` of them, by what `heads` calls these.

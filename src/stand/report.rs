@@ -90,6 +90,7 @@ impl Shown<'_> {
             "polls": self.run.polls,
             "node_polls": self.run.node_polls,
             "never_fired": self.never_fired(),
+            "without_effect": self.without_effect(),
             "checkers": checkers,
             "counts": self.run.findings.counts,
             "marks": self.run.findings.marks,
@@ -193,6 +194,11 @@ impl Shown<'_> {
         sim::run::never_fired(&self.plan.scenario, &self.run.history)
     }
 
+    /// Faults that were in effect, and hit nothing.
+    fn without_effect(&self) -> Vec<String> {
+        sim::run::without_effect(&self.plan.scenario, &self.run.history)
+    }
+
     /// The witness of a problem as the life of its message, and the faults in it.
     fn told(&self, problem: &Problem) -> Vec<String> {
         let life = self.life(problem);
@@ -236,6 +242,7 @@ impl Shown<'_> {
             .collect();
         lines.extend(wrap("reached  ", &marks));
         lines.extend(wrap("no visit ", &self.never_fired()));
+        lines.extend(wrap("hit none ", &self.without_effect()));
         lines
     }
 }

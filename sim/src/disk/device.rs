@@ -101,6 +101,8 @@ pub(super) struct Device {
     slowness: u32,
     /// No request ends before this moment.
     stalled_until: u64,
+    /// Requests that were made while it was slow or stalled.
+    pub(super) slowed: u64,
     /// Requests since the device was slow or stalled, in their order; those that are over may be missing.
     pending: VecDeque<Pending>,
     /// When each lane is free of what came before all of them.
@@ -163,6 +165,7 @@ impl Device {
             requests: 0,
             slowness: 1,
             stalled_until: 0,
+            slowed: 0,
             pending: VecDeque::new(),
             lanes_before: Vec::new(),
             tickets: 0,
@@ -174,7 +177,9 @@ impl Device {
         while self.pending.front().is_some_and(|first| first.end <= now) {
             self.pending.pop_front();
         }
-        if self.pending.is_empty() && (self.slowness > 1 || self.stalled_until > now) {
+        let is_slowed = self.slowness > 1 || self.stalled_until > now;
+        self.slowed += u64::from(is_slowed);
+        if self.pending.is_empty() && is_slowed {
             self.lanes_before.clone_from(&self.lanes);
         }
         let (work, lane) = match self.work(request) {
@@ -188,7 +193,7 @@ impl Device {
             self.lanes[lane] = end;
         }
         // One behind them begins earlier if they end earlier.
-        if self.slowness == 1 && self.stalled_until <= now && self.pending.is_empty() {
+        if !is_slowed && self.pending.is_empty() {
             return Ends::At(end);
         }
         let ticket = self.tickets;

@@ -126,8 +126,10 @@ pub(crate) struct Change {
 pub(crate) struct InEffect {
     /// What it has put on links.
     pub impairments: Vec<ImpairmentId>,
-    /// How often it did what its kind counts, links not included.
+    /// How often it did what its kind counts, links and slow disks not included.
     pub hits: u64,
+    /// How many requests its disk had been asked for before, while it was slow or stalled.
+    pub slowed_before: u64,
     /// Whether it keeps its node down, of a fault that may wait for its moment.
     pub is_down: bool,
 }

@@ -58,7 +58,8 @@ pub(super) fn begin(cluster: &Arc<Cluster>, number: usize) {
         return; // What it waits for has come before the backup was taken.
     }
     cluster.record_run(Event::FaultBegin(fault.id.clone(), fault.kind.name()));
-    cluster.state().faults.insert(number, InEffect::default());
+    let slowed_before = disks::slowed_requests(cluster, fault);
+    cluster.state().faults.insert(number, InEffect { slowed_before, ..InEffect::default() });
     apply(cluster, number, fault);
     triggers::open_for(cluster, &fault.id);
     if fault.kind.lasting() == Lasting::Moment {
@@ -215,8 +216,10 @@ fn drain(cluster: &Arc<Cluster>, fault: &Fault, node: &str, topic: &str) {
 }
 
 pub(super) fn end_fault(cluster: &Arc<Cluster>, number: usize) {
-    let Some(InEffect { impairments, mut hits, is_down }) = cluster.state().faults.remove(&number) else { return };
+    let Some(ended) = cluster.state().faults.remove(&number) else { return };
+    let InEffect { impairments, mut hits, slowed_before, is_down } = ended;
     let fault = &cluster.plan.scenario.faults[number];
+    hits += disks::slowed_requests(cluster, fault) - slowed_before;
     for impairment in impairments {
         hits += cluster.stand.lift(impairment);
     }

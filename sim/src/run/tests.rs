@@ -530,3 +530,40 @@ fn a_stall_that_was_to_last_longer_ends_with_the_active_phase() {
     let settle = place(&run, |event| *event == Event::Phase("settle"));
     assert!(run.history.records[converged].at - run.history.records[settle].at < 20 * SECOND);
 }
+
+#[test]
+fn a_fault_that_hit_nothing_is_named() {
+    let disk = |id: &str, at: &str, rest: &str| {
+        format!("[[fault]]\nid = \"{id}\"\nat = \"{at}\"\nnode = \"broker-a/0\"\nfor = \"1s\"\n{rest}\n")
+    };
+    let (scenario, run) = run_with(
+        &[
+            disk("slowed", "100ms", "kind = \"disk-slow\"\nfactor = 2"),
+            disk("lied", "1s", "kind = \"lying-flush\"\npath = \"commitlog/*\""),
+            disk("elsewhere", "1s", "kind = \"eio-read\"\npath = \"nowhere/*\""),
+            disk("later", "1s", "kind = \"eio-flush\"\nnth = 1000000"),
+            disk("rotten", "2s", "kind = \"bit-rot\"\npath = \"commitlog/*\""),
+            disk("sound", "2s", "kind = \"latent-sector\"\npath = \"nowhere/*\""),
+            "[[fault]]\nid = \"lossless\"\nat = \"2s\"\nkind = \"loss\"\nlink = \"* -> *\"\nchance = \"0.0001%\"\n"
+                .to_owned(),
+            disk("torn", "3s", "kind = \"torn-flush\"\npath = \"nowhere/*\"\nwithin = \"1s\"")
+                .replace("for = \"1s\"\n", ""),
+            disk("down", "4s", "kind = \"kill\"").replace("for", "down"),
+            disk("asleep", "4100ms", "kind = \"disk-slow\"\nfactor = 2").replace("1s", "500ms"),
+            disk("gone", "4100ms", "kind = \"disk-gone\"").replace("1s", "500ms"),
+            disk("stalled", "5500ms", "kind = \"disk-stall\""),
+        ]
+        .concat(),
+    );
+    let expected = [
+        "elsewhere (eio-read)",
+        "later (eio-flush)",
+        "sound (latent-sector)",
+        "lossless (loss)",
+        "torn (torn-flush)",
+        "asleep (disk-slow)",
+        "gone (disk-gone)",
+    ];
+    assert_eq!(without_effect(&scenario, &run.history), expected);
+    assert!(hits(&run, "requests-slowed") > 0);
+}

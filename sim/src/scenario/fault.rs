@@ -445,6 +445,18 @@ impl FaultKind {
         )
     }
 
+    /// The calls on files that it lets go wrong, by the paths of their files below the store. Each is recorded.
+    #[must_use]
+    pub fn failing_path(&self) -> Option<&str> {
+        match self {
+            FaultKind::DiskGone { .. } => Some("*"),
+            FaultKind::DiskError { path, .. } | FaultKind::Media { path, .. } | FaultKind::TornFlush { path, .. } => {
+                Some(path)
+            }
+            _ => None,
+        }
+    }
+
     /// What it counts in a run, by the names of [`COUNTS`](super::COUNTS), if it counts anything.
     #[must_use]
     pub fn counted_as(&self) -> Option<&'static str> {
@@ -453,6 +465,7 @@ impl FaultKind {
             FaultKind::OnLink { what: LinkFault::Bandwidth(_) | LinkFault::Slow(_), .. } => Some("segments-slowed"),
             FaultKind::OnLink { what: LinkFault::Reset, .. } => Some("connections-reset"),
             FaultKind::AcceptFull { .. } | FaultKind::ConnectHang { .. } => Some("connects-ignored"),
+            FaultKind::DiskSlow { .. } | FaultKind::DiskStall { .. } => Some("requests-slowed"),
             FaultKind::RebalanceStorm { .. } => Some("members-moved"),
             FaultKind::Clock {
                 what: ClockFault::Step(_) | ClockFault::Strobe { .. } | ClockFault::Extreme(_), ..

@@ -80,6 +80,16 @@ pub(super) fn end(cluster: &Arc<Cluster>, fault: &Fault) {
     }
 }
 
+/// How many requests the disk of a fault has been asked for so far while it was slow or stalled; 0 for any other fault.
+pub(super) fn slowed_requests(cluster: &Cluster, fault: &Fault) -> u64 {
+    match &fault.kind {
+        FaultKind::DiskSlow { node, .. } | FaultKind::DiskStall { node } => {
+            cluster.stand.disk(cluster.id(node)).slowed_requests()
+        }
+        _ => 0,
+    }
+}
+
 /// Ends a fault that waits for a flush, unless the flush has come.
 pub(super) fn give_up_after(cluster: &Arc<Cluster>, number: usize, within: Duration) {
     let (cluster, end) = (Arc::clone(cluster), cluster.stand.now() + within);
