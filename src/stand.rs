@@ -259,6 +259,7 @@ fn run_one(arguments: &RunArguments) -> Result<Verdict, Problem> {
     if let Some(bytes) = arguments.memory {
         let wrong = |error| Problem::Other(format!("cannot limit the address space to {bytes} bytes: {error}"));
         host::real::limit_address_space(bytes).map_err(wrong)?;
+        panic_without_backtrace();
     }
     if let Some(id) = &arguments.build {
         child::set_build_id(id.clone());
@@ -303,6 +304,17 @@ fn run_one(arguments: &RunArguments) -> Result<Verdict, Problem> {
         output::print(shown.text(colours))?;
     }
     Ok(judgement.verdict)
+}
+
+/// A panic tells its place and its message, and nothing else. To print a backtrace takes a lock and much memory: where
+/// that is short the process would try to tell of this inside, and wait for the lock for ever.
+fn panic_without_backtrace() {
+    std::panic::set_hook(Box::new(|panic| {
+        let thread = std::thread::current();
+        let (name, message) = (thread.name().unwrap_or("unnamed"), panic.payload_as_str().unwrap_or("not a text"));
+        let place = panic.location().map(ToString::to_string).unwrap_or_default();
+        output::complain(format_args!("thread '{name}' panicked at {place}:\n{message}\n"));
+    }));
 }
 
 fn print_plan(arguments: &PlanArguments) -> Result<Verdict, Problem> {

@@ -204,6 +204,32 @@ fn a_seed_that_takes_too_long_or_too_much_is_a_limit() {
     assert_eq!(stage.lines()[0]["failure"]["what"], "ended after 1ms of real time");
 }
 
+/// Whatever goes wrong for want of memory is a limit, and told as one. To print a backtrace there would wait for ever.
+#[test]
+fn a_seed_without_memory_is_a_limit_however_it_fails() {
+    for memory in ["16MiB", "40MiB", "64MiB", "76MiB", "80MiB", "84MiB"] {
+        let stage = Stage::new();
+        let mut job = stage.command(&stage.calm(), &["--seeds", "0..1", "--memory", memory]);
+        let output = job.env("RUST_BACKTRACE", "1").output().unwrap();
+        assert_eq!(output.status.code(), Some(14), "{memory}: {}{}", text(&output.stdout), text(&output.stderr));
+        let what = stage.lines()[0]["failure"]["what"].as_str().unwrap().to_owned();
+        assert!(what.contains("memory limit"), "{memory}: {what}");
+    }
+}
+
+#[test]
+fn a_run_that_missed_its_opportunity_names_other_seeds_and_not_what_cannot_work() {
+    let stage = Stage::new();
+    let file = stage.folder.path().join("idle.toml");
+    std::fs::write(&file, format!("{CALM}\n[expect.at-least]\nacked = 100000\n")).unwrap();
+    let output = staticfire().arg("run").arg(&file).args(["--seed", "3"]).output().unwrap();
+    let told = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(15), "{told}");
+    assert!(!told.contains("staticfire shrink"), "{told}");
+    let next = told.lines().find_map(|line| line.strip_prefix("other seeds: staticfire ")).expect(&told);
+    assert_eq!(next, format!("run {} --seeds 0..20", file.display()));
+}
+
 #[test]
 fn an_interrupted_job_keeps_what_it_has_and_goes_on_later() {
     let stage = Stage::new();

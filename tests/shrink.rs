@@ -3,8 +3,10 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "the test stands outside every host")]
 
 use std::{
+    collections::BTreeSet,
     path::{Path, PathBuf},
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
+    time::{Duration, Instant},
 };
 
 use serde_json::Value;
@@ -153,6 +155,46 @@ fn where_nothing_fails_there_is_nothing_to_shrink() {
     let idle = told("idle.toml", "must-check = []\nat-least = { acked = 100000 }");
     assert!(idle.contains("/idle.toml only misses what it is for (acked: "), "{idle}");
     assert_eq!(std::fs::read_dir(folder.path().join("out")).unwrap().count(), 0);
+}
+
+#[test]
+fn a_search_that_somebody_ends_says_so_and_keeps_what_it_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_staticfire"));
+    command.current_dir(env!("CARGO_MANIFEST_DIR")).args(["shrink", CANARY, "--seed", "3", "--out"]).arg(folder.path());
+    let search = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // The second candidate is tried when the first, the plan itself, has failed.
+    let candidate = std::env::temp_dir().join(format!("staticfire-{}-candidate.toml", search.id()));
+    let mut seen = BTreeSet::new();
+    while seen.len() < 3 {
+        seen.extend(std::fs::read_to_string(&candidate).ok().filter(|text| text.ends_with('\n')));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(Command::new("kill").args(["-INT", &search.id().to_string()]).status().unwrap().success());
+    let output = search.wait_with_output().unwrap();
+    let told = text(&output.stdout);
+    assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(130), ""), "{told}");
+    assert!(told.contains("; interrupted\n") && told.contains("failed in 3 of 3 processes of its own"), "{told}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2, "the scenario and its test");
+}
+
+/// A run of this takes minutes.
+#[test]
+fn a_run_under_way_ends_with_the_budget() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(CANARY)).unwrap();
+    let scenario = folder.path().join("long.toml");
+    std::fs::write(
+        &scenario,
+        text.replace("active = \"20s\"", "active = \"20h\"").replace("end   = \"10s\"", "end = \"1h\""),
+    )
+    .unwrap();
+    let begun = Instant::now();
+    let output = staticfire(&["shrink", scenario.to_str().unwrap(), "--seed", "3", "--budget", "2s"]);
+    let took = begun.elapsed();
+    assert_eq!(text_of_one_line(&output), "staticfire: the budget was spent before the plan had failed once\n");
+    assert_eq!(output.status.code(), Some(15));
+    assert!(took < Duration::from_secs(30), "{took:?}");
 }
 
 fn text_of_one_line(output: &Output) -> String {

@@ -89,6 +89,7 @@ pub fn run(plan: Plan, options: RunOptions) -> io::Result<Finished> {
         // What was broken stands in the history.
         Ended::Finished(Ok(())) | Ended::Broken { .. } => None,
         Ended::Finished(Err(error)) => Some(error),
+        Ended::NoRoom(why) => Some(format!("the run did not begin: {why}")),
         Ended::TimeLimit => Some("the limit of virtual time was reached".to_owned()),
         Ended::Deadlock { since } => Some(format!("everything waits for ever, since {since:?}")),
         Ended::Livelock { node, task, polls } => {

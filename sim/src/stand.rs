@@ -165,6 +165,8 @@ pub enum Ended<T> {
         /// The name of the `host::always!`.
         name: &'static str,
     },
+    /// It did not begin: the process has no room for it.
+    NoRoom(String),
     /// Tasks ran without end while time stood nearly still.
     Livelock {
         /// The node with the busiest task, if it was a node's.

@@ -84,13 +84,16 @@ pub fn run_within(
         let noise = format!("ended after {} of real time", sim::scenario::units::print_time(limits.real_time));
         return Ok(Ran { seed, verdict: Verdict::Limit, result: Value::Null, noise });
     }
-    let noise = String::from_utf8_lossy(&ended.errors).into_owned();
+    let mut noise = String::from_utf8_lossy(&ended.errors).into_owned();
     if ended.status.code() == Some(i32::from(crate::EXIT_USAGE)) {
         return Err(Problem::Scenario(noise));
     }
     let result = serde_json::from_slice(&ended.output).unwrap_or(Value::Null);
     let verdict = match &result {
-        Value::Null if is_out_of_memory(&noise) => Verdict::Limit,
+        Value::Null if is_out_of_memory(&noise) => {
+            noise = format!("ended at its memory limit of {}", sim::scenario::units::print_size(limits.memory_bytes));
+            Verdict::Limit
+        }
         Value::Null => Verdict::Panic,
         _ => ended.status.code().and_then(Verdict::from_exit_code).unwrap_or(Verdict::Panic),
     };
@@ -180,10 +183,9 @@ impl Ran {
         problem.map_or_else(|| self.last_words(), str::to_owned)
     }
 
-    /// What a child that died said: the line of its panic or of its allocator, else its first.
+    /// What a child that died said: the line of its panic, else its first.
     pub fn last_words(&self) -> String {
-        let telling = |line: &&str| line.contains(PANICKED) || is_out_of_memory(line);
-        let line = self.noise.lines().find(telling).or_else(|| self.noise.lines().next());
+        let line = self.noise.lines().find(|line| line.contains(PANICKED)).or_else(|| self.noise.lines().next());
         line.unwrap_or("died").to_owned()
     }
 

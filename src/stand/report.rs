@@ -143,9 +143,7 @@ impl Shown<'_> {
             lines.extend(self.told(gravest));
             lines.push(self.phases());
             lines.push(self.time());
-            if self.more.is_empty() {
-                last.push(format!("shrink: {}", self.command("shrink")));
-            }
+            last.extend(self.next_step());
         }
         last.extend(self.nothing_fails());
         let mut end = vec![format!("hash     {:032x} over {} records", self.run.hash.hash, self.run.hash.count)];
@@ -159,6 +157,20 @@ impl Shown<'_> {
         lines.extend(end);
         lines.extend(last);
         lines.join("\n") + "\n"
+    }
+
+    /// What to run next. A run that only missed its opportunity cannot be made smaller: it lacks something, and another
+    /// seed may have it.
+    fn next_step(&self) -> Option<String> {
+        let Judgement { problems, expected, .. } = self.judgement;
+        if !self.more.is_empty() {
+            return None;
+        }
+        if problems.iter().chain(expected).any(|problem| problem.verdict != Verdict::Opportunity) {
+            return Some(format!("shrink: {}", self.command("shrink")));
+        }
+        let mutant = self.mutant.map(|name| format!(" --mutant {name}")).unwrap_or_default();
+        Some(format!("other seeds: staticfire run {} --seeds 0..20{mutant}", self.file.display()))
     }
 
     /// Why a scenario that expects a failure finds nothing: nobody switched the bug on, or it is fixed.

@@ -6,6 +6,7 @@ mod way;
 use std::{
     fs,
     path::{Path, PathBuf},
+    sync::atomic::AtomicBool,
     time::{Duration, Instant},
 };
 
@@ -20,7 +21,7 @@ use sim::{
 
 use super::{
     Problem, cannot, check_mutant,
-    child::{self, Ran},
+    child::{self, Limits},
     explore::{parse_time, stop_at_signal},
     parse_jobs, pool, read_scenario,
 };
@@ -42,7 +43,7 @@ pub struct ShrinkArguments {
     /// Switch on a planted bug (needs a build with --features mutants)
     #[arg(long, value_name = "NAME")]
     mutant: Option<String>,
-    /// Stop after this much real time: 90s or 5m
+    /// Search for this much real time: 90s or 5m; what was found by then is run a few times more
     #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "5m")]
     budget: Duration,
     /// Stop after so many runs
@@ -67,19 +68,19 @@ pub fn shrink(arguments: &ShrinkArguments) -> Result<Verdict, Problem> {
     fs::create_dir_all(&arguments.out).map_err(|error| cannot("make the folder", &arguments.out, &error))?;
     let mutant = arguments.mutant.as_deref();
     let seed = plan.seeds.root.unwrap_or_default();
-    let way = way_of(&arguments.file, seed, mutant, &plan)?;
-    let from = Size::of(&plan);
-    let start = prepared(plan, &way, mutant);
     let stop = stop_at_signal();
     let jobs = pool::workers(arguments.jobs);
-    let budget = Budget { time: arguments.budget, runs: arguments.runs_max, jobs };
+    let budget = Budget { started, time: arguments.budget, runs: arguments.runs_max, jobs };
+    let way = way_of(&arguments.file, (seed, mutant), &plan, (&budget, &stop))?;
+    let from = Size::of(&plan);
+    let start = prepared(plan, &way, mutant);
     let mut runs = Runs::new(&way, &start, mutant, budget, &stop);
     let shrunk = sim::shrink::shrink(start, &mut runs);
     let (used, ended) = runs.finish()?;
     let Some(Shrunk { scenario, complete }) = shrunk else {
         return Err(match ended {
             Some(Ended::Problem(problem)) => problem,
-            Some(Ended::Spent) => Problem::Blind("the budget was spent before the plan had failed once".to_owned()),
+            Some(Ended::Spent) => Problem::Blind(SPENT_EARLY.to_owned()),
             None => Problem::Blind(format!("the plan of seed {seed} does not fail as the seed did: try `verify`")),
         });
     };
@@ -97,6 +98,7 @@ pub fn shrink(arguments: &ShrinkArguments) -> Result<Verdict, Problem> {
         to: Size::of(&scenario),
         used,
         complete,
+        interrupted,
         took: Duration::ZERO,
         without: None,
         scenario,
@@ -120,15 +122,22 @@ pub fn shrink(arguments: &ShrinkArguments) -> Result<Verdict, Problem> {
     if interrupted { Err(Problem::Interrupted) } else { Ok(Verdict::Pass) }
 }
 
+/// Said if nothing came of a search.
+const SPENT_EARLY: &str = "the budget was spent before the plan had failed once";
+
 /// How the seed fails.
-fn way_of(file: &Path, seed: u64, mutant: Option<&str>, plan: &Scenario) -> Result<Way, Problem> {
-    let ran = runs::again(file, seed, mutant, 1)?;
-    let way = ran.first().and_then(|ran| Way::of(ran, plan.expect.fails.as_deref()));
-    way.ok_or_else(|| {
-        let passes = ran.first().is_none_or(|ran| ran.verdict == Verdict::Pass);
-        let why = match passes {
-            true => "passes".to_owned(),
-            false => format!("only misses what it is for ({})", ran.first().map_or(String::new(), Ran::first_problem)),
+fn way_of(
+    file: &Path,
+    (seed, mutant): (u64, Option<&str>),
+    plan: &Scenario,
+    (budget, stop): (&Budget, &AtomicBool),
+) -> Result<Way, Problem> {
+    let ran = budget.run(Limits::default(), stop, (file, seed), |command| child::switch_on(command, mutant))?;
+    let Some(ran) = ran else { return Err(Problem::Blind(SPENT_EARLY.to_owned())) };
+    Way::of(&ran, plan.expect.fails.as_deref()).ok_or_else(|| {
+        let why = match ran.verdict {
+            Verdict::Pass => "passes".to_owned(),
+            _ => format!("only misses what it is for ({})", ran.first_problem()),
         };
         Problem::Blind(format!("seed {seed} of {} {why}: there is nothing to shrink", file.display()))
     })
@@ -153,6 +162,8 @@ struct Found<'a> {
     to: Size,
     used: u64,
     complete: bool,
+    /// Whether somebody ended the search.
+    interrupted: bool,
     took: Duration,
     /// What happens without the planted bug, if there is one.
     without: Option<String>,
@@ -284,6 +295,7 @@ impl Found<'_> {
                     "to": size(to),
                     "runs": used,
                     "complete": self.complete,
+                    "interrupted": self.interrupted,
                     "real_ms": u64::try_from(self.took.as_millis()).unwrap_or(u64::MAX),
                     "file": kept.scenario.display().to_string(),
                     "test": kept.test.display().to_string(),
@@ -300,7 +312,11 @@ impl Found<'_> {
             say!("  {}", way.class)?;
         }
         say!("from {from} to {to}")?;
-        let end = if self.complete { "nothing more can be left out" } else { "the budget is spent" };
+        let end = match (self.complete, self.interrupted) {
+            (true, _) => "nothing more can be left out",
+            (false, true) => "interrupted",
+            (false, false) => "the budget is spent",
+        };
         say!("{used} runs in {:.1} s; {end}", self.took.as_secs_f64())?;
         let without = self.without.as_ref().map(|told| format!("; {told}")).unwrap_or_default();
         say!("failed in {CONFIRMATIONS} of {CONFIRMATIONS} processes of its own{without}")?;

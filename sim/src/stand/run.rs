@@ -13,6 +13,8 @@ use std::{
 use madsim::runtime::{NodeHandle, Runtime};
 
 use crate::{
+    scenario::units::print_size,
+    side::SideHash,
     stand::{Ended, NodeId, Observer, Run, Stand, StandConfig, stamp},
     world::{CutShort, MeterId, World, lock},
 };
@@ -40,9 +42,18 @@ where
     let thread = std::thread::Builder::new()
         .name("stand".to_owned())
         .stack_size(STACK_BYTES)
-        .spawn(move || simulate(config, observer, supervisor))
-        .expect("a process that starts a run has room for a thread");
-    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        .spawn(move || simulate(config, observer, supervisor));
+    match thread {
+        Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+        Err(error) => {
+            let ended = Ended::NoRoom(format!(
+                "the memory limit leaves no room for the {} of its stack: {error}",
+                print_size(STACK_BYTES as u64)
+            ));
+            let side = SideHash::new(None).report();
+            Run { ended, elapsed: Duration::ZERO, polls: 0, segments: 0, side }
+        }
+    }
 }
 
 fn simulate<T, S, F>(config: StandConfig, observer: Arc<dyn Observer>, supervisor: S) -> Run<T>

@@ -4,6 +4,7 @@ use std::{
     fs,
     ops::ControlFlow,
     path::{Path, PathBuf},
+    process::Command,
     sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
 };
@@ -13,6 +14,7 @@ use sim::{
     scenario::Scenario,
     seed::{Domain, Seed},
     shrink::{Hit, Size, Stopped, Trial},
+    verdict::Verdict,
 };
 
 use crate::stand::{
@@ -35,12 +37,35 @@ const RUN_LIMIT: Duration = Duration::from_secs(60);
 /// What the runs of a search may take together.
 #[derive(Debug, Clone, Copy)]
 pub struct Budget {
+    /// From when on the time counts.
+    pub started: Instant,
     /// Real time.
     pub time: Duration,
     /// Runs.
     pub runs: u64,
     /// Processes at a time.
     pub jobs: usize,
+}
+
+impl Budget {
+    fn is_over(&self) -> bool {
+        self.started.elapsed() >= self.time
+    }
+
+    /// Runs a seed once within these limits and what is left of the time; `None` if that was over first.
+    pub fn run(
+        &self,
+        limits: Limits,
+        stop: &AtomicBool,
+        (file, seed): (&Path, u64),
+        change: impl FnOnce(&mut Command),
+    ) -> Result<Option<Ran>, Problem> {
+        let left = self.time.saturating_sub(self.started.elapsed());
+        let limits = Limits { real_time: limits.real_time.min(left), ..limits };
+        let ran = child::run_within(&limits, stop, file, seed, change)?;
+        let was_cut_off = ran.verdict == Verdict::Limit && ran.result.is_null() && self.is_over();
+        Ok((!was_cut_off).then_some(ran))
+    }
 }
 
 /// Why there are no more runs.
@@ -63,7 +88,6 @@ pub struct Runs<'a> {
     scheds: Vec<u64>,
     /// Where the candidate stands that is being tried.
     file: PathBuf,
-    started: Instant,
     used: u64,
     ended: Option<Ended>,
     bar: ProgressBar,
@@ -89,7 +113,6 @@ impl<'a> Runs<'a> {
             stop,
             scheds: std::iter::once(sched).chain(others).collect(),
             file: std::env::temp_dir().join(format!("staticfire-{}-candidate.toml", std::process::id())),
-            started: Instant::now(),
             used: 0,
             ended: None,
             bar,
@@ -105,16 +128,17 @@ impl<'a> Runs<'a> {
         }
     }
 
-    fn run(&self, sched: u64) -> Result<Ran, Problem> {
+    /// Runs the candidate once; `None` if the time was over before it had come to its end.
+    fn run(&self, sched: u64) -> Result<Option<Ran>, Problem> {
         let limits = Limits { real_time: RUN_LIMIT, ..Limits::default() };
-        child::run_within(&limits, self.stop, &self.file, self.seed, |command| {
+        self.budget.run(limits, self.stop, (&self.file, self.seed), |command| {
             command.arg("--sched").arg(sched.to_string());
             child::switch_on(command, self.mutant);
         })
     }
 
     fn in_time(&self) -> bool {
-        !self.stop.load(Ordering::Relaxed) && self.started.elapsed() < self.budget.time
+        !self.stop.load(Ordering::Relaxed) && !self.budget.is_over()
     }
 
     fn end(&mut self, ended: Ended) -> Stopped {
@@ -143,15 +167,16 @@ impl Trial for Runs<'_> {
             self.budget.jobs,
             |(number, sched)| (number, sched, self.run(sched)),
             |(number, sched, ran)| {
-                match ran.map(|ran| self.way.is_shown_by(&ran)) {
-                    Ok(None) => {
+                match ran.map(|ran| ran.map(|ran| self.way.is_shown_by(&ran))) {
+                    Ok(Some(None)) => {
                         passed += 1;
                         return ControlFlow::Continue(());
                     }
-                    Ok(Some(shown_at)) if first.is_none_or(|(earlier, _)| number < earlier) => {
+                    Ok(None) => {}
+                    Ok(Some(Some(shown_at))) if first.is_none_or(|(earlier, _)| number < earlier) => {
                         first = Some((number, Hit { sched, shown_at }));
                     }
-                    Ok(Some(_)) => {}
+                    Ok(Some(Some(_))) => {}
                     Err(error) => problem = Some(error),
                 }
                 ControlFlow::Break(())
@@ -175,7 +200,7 @@ impl Trial for Runs<'_> {
     }
 
     fn shrunk(&mut self, step: &'static str, size: Size) {
-        self.bar.set_position(self.started.elapsed().as_secs());
+        self.bar.set_position(self.budget.started.elapsed().as_secs());
         self.bar.set_message(format!("{} runs, {step}: {size}", self.used));
     }
 }
