@@ -30,7 +30,8 @@ async fn start_broker(folder: &Path, name: &str, port: u16, namesrv: SocketAddr)
     let root = folder.join(name);
     let text = format!(
         "brokerName={name}\nlistenPort={port}\nnamesrvAddr={namesrv}\nstorePathRootDir={}\n\
-         mappedFileSizeCommitLog=1MiB\nmappedFileSizeConsumeQueue=20000\n",
+         mappedFileSizeCommitLog=1MiB\nmappedFileSizeConsumeQueue=20000\n\
+         maxHashSlotNum=1000\nmaxIndexNum=4000\n",
         root.display()
     );
     let (config, _) = BrokerConfig::read(read_properties(&text, name).unwrap()).unwrap();

@@ -55,7 +55,8 @@ fn config(folder: &Path, name: &str, more: &str) -> std::path::PathBuf {
     let store = folder.join(name);
     let port = if more.contains("listenPort") { "" } else { "listenPort=0" };
     let text = format!(
-        "storePathRootDir={}\n{port}\nmappedFileSizeCommitLog=1048576\nnamesrvAddr=127.0.0.1:1\n{more}\n",
+        "storePathRootDir={}\n{port}\nmappedFileSizeCommitLog=1048576\nmaxHashSlotNum=1000\n\
+         maxIndexNum=4000\nnamesrvAddr=127.0.0.1:1\n{more}\n",
         store.display()
     );
     std::fs::write(&file, text).unwrap();

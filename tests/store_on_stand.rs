@@ -16,7 +16,7 @@ use sim::{
     seed::Seeds,
     stand::{Ended, NodeId, NodeSpec, Observer, Place, Stand, StandConfig, StopSignal, run},
 };
-use store::{FlushDiskType, Flushed, GetRequest, PutError, Store, StoreConfig, WriteBlock};
+use store::{FlushDiskType, Flushed, GetRequest, KeyQuery, PutError, Store, StoreConfig, WriteBlock};
 
 const SEEDS: std::ops::Range<u64> = 0..4;
 const QUEUES: u32 = 3;
@@ -55,6 +55,8 @@ fn config(flush: FlushDiskType) -> StoreConfig {
     StoreConfig {
         commit_log_file_bytes: 64 << 10,
         consume_queue_file_bytes: 4000,
+        index_slots: 50,
+        index_entries: 200,
         flush_disk_type: flush,
         clean_interval: Duration::from_secs(1),
         queue_flush_thorough_interval: Duration::from_secs(3),
@@ -77,7 +79,7 @@ async fn put(store: &Store, shared: &Shared, body_bytes: usize) -> Result<(), Pu
         reconsume_times: 0,
         prepared_phy: PhyOffset(0),
         body: body.as_bytes(),
-        properties: "TAGS\u{1}paid\u{2}",
+        properties: &format!("TAGS\u{1}paid\u{2}UNIQ_KEY\u{1}{number}\u{2}"),
     };
     let put = store.put_when_ready(&draft).await?;
     if store.durability(put.end()).await == Flushed::Done {
@@ -92,7 +94,8 @@ fn read(store: &Store, queue_id: u32, offset: QueueOffset) -> Vec<StoredMessage>
     result.records.into_iter().flat_map(|records| StoredMessage::decode_all(records).unwrap()).collect()
 }
 
-/// Queues are dense, and every acknowledged message that was not deleted stands where it was answered.
+/// Queues are dense, and every acknowledged message that was not deleted stands where it was answered and is found by its
+/// key.
 fn check(store: &Store, shared: &Shared) -> Result<(), String> {
     for queue_id in 0..QUEUES {
         let mut next = store.min_offset("orders", queue_id);
@@ -124,6 +127,17 @@ fn check(store: &Store, shared: &Shared) -> Result<(), String> {
         });
         if !right {
             return Err(format!("message {number} is not at {phy:?}, queue {queue_id} {offset:?}: {found:?}"));
+        }
+        let key = number.to_string();
+        let query = KeyQuery { topic: "orders", key: &key, max_count: 8, begin_ms: 0, end_ms: i64::MAX };
+        let by_key: Vec<StoredMessage> = store
+            .query(&query)
+            .records
+            .into_iter()
+            .flat_map(|record| StoredMessage::decode_all(record).unwrap())
+            .collect();
+        if by_key.iter().map(|message| message.phy).ne([phy]) {
+            return Err(format!("message {number} is found by its key at {by_key:?}, not {phy:?}"));
         }
     }
     Ok(())

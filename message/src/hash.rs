@@ -3,7 +3,14 @@
 /// `String.hashCode` of Java: polynomial 31 over UTF-16 code units, wrapping at 32 bits.
 #[must_use]
 pub fn java_hash(text: &str) -> i32 {
-    text.encode_utf16().fold(0_i32, |hash, unit| hash.wrapping_mul(31).wrapping_add(i32::from(unit)))
+    java_hash_of(&[text])
+}
+
+/// As [`java_hash`], of several texts one behind the other.
+#[must_use]
+pub fn java_hash_of(texts: &[&str]) -> i32 {
+    let units = texts.iter().flat_map(|text| text.encode_utf16());
+    units.fold(0_i32, |hash, unit| hash.wrapping_mul(31).wrapping_add(i32::from(unit)))
 }
 
 /// The tags code of a consume-queue entry: the hash of the tag, sign-extended; 0 without a tag.
@@ -14,7 +21,7 @@ pub fn tags_code(tags: Option<&str>) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{java_hash, tags_code};
+    use super::{java_hash, java_hash_of, tags_code};
 
     #[test]
     fn hashes_are_those_of_java() {
@@ -22,6 +29,7 @@ mod tests {
         assert_eq!(java_hash("Aa"), java_hash("BB"));
         assert_eq!(java_hash("polygenelubricants"), i32::MIN);
         assert_eq!(java_hash(""), 0);
+        assert_eq!(java_hash_of(&["poly", "", "gene\u{1F980}"]), java_hash("polygene\u{1F980}"));
     }
 
     #[test]

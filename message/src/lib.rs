@@ -22,7 +22,7 @@ mod sys_flag;
 pub use batch::{BatchError, BatchItem, decode_batch, encode_batch_item};
 pub use compression::{CompressionError, compress, decompress};
 pub use delay::{DEFAULT_DELAY_LEVELS, DelayLevelError, DelayLevels};
-pub use hash::{java_hash, tags_code};
+pub use hash::{java_hash, java_hash_of, tags_code};
 pub use ids::{IdError, OffsetMessageId, UniqueIds};
 pub use message::{Message, StoredMessage};
 pub use names::{

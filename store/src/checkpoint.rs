@@ -14,13 +14,19 @@ use std::{
 
 use host::fs::{File, Files, OpenOptions};
 
+use crate::index::{IndexHeader, IndexKnown, IndexMark};
+
 const FILE_BYTES: u64 = 4096;
 const BASE_BYTES: usize = 40;
 const SLOTS_AT: [u64; 2] = [512, 1024];
-const SLOT_BYTES: usize = 96;
+const SLOT_BYTES: usize = 168;
 const MAGIC: u32 = 0x5346_4350;
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const CLEAN: u32 = 1;
+const HAS_INDEX: u32 = 2;
+
+/// Five numbers and a header.
+const INDEX_BYTES: usize = 80;
 
 /// The reference's numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -29,7 +35,7 @@ pub(crate) struct Base {
     pub(crate) physic_ms: i64,
     /// Store time of the last record whose entries are on disk.
     pub(crate) logics_ms: i64,
-    /// End time of the last full index file; kept as found.
+    /// Store time of the last record whose keys are on disk.
     pub(crate) index_ms: i64,
     /// Kept as found.
     pub(crate) master_flushed: i64,
@@ -48,6 +54,8 @@ pub(crate) struct Known {
     pub(crate) fingerprint: u64,
     /// Written by a clean exit: nothing happened afterwards.
     pub(crate) clean: bool,
+    /// How far the index was on disk; `None` if it must be built again.
+    pub(crate) index: Option<IndexKnown>,
 }
 
 /// The open checkpoint file. One task writes it at a time.
@@ -140,12 +148,32 @@ fn encode_slot(sequence: u64, base: Base, known: Known) -> [u8; SLOT_BYTES] {
     out.extend_from_slice(&sequence.to_be_bytes());
     out.extend_from_slice(&known.flushed.to_be_bytes());
     out.extend_from_slice(&known.queues_durable.to_be_bytes());
-    out.extend_from_slice(&0_u64.to_be_bytes()); // How far the index is durable: it is not built yet.
     out.extend_from_slice(&known.fingerprint.to_be_bytes());
-    out.extend_from_slice(&(if known.clean { CLEAN } else { 0 }).to_be_bytes());
+    let flag = |is_set, flag| if is_set { flag } else { 0 };
+    out.extend_from_slice(&(flag(known.clean, CLEAN) | flag(known.index.is_some(), HAS_INDEX)).to_be_bytes());
     out.extend_from_slice(&encode_base(base));
+    out.extend_from_slice(&encode_index(known.index));
     out.extend_from_slice(&crc32(&out).to_be_bytes());
     out.try_into().expect("the fields of a slot fill it")
+}
+
+fn encode_index(index: Option<IndexKnown>) -> [u8; INDEX_BYTES] {
+    let mut out = [0; INDEX_BYTES];
+    let Some(IndexKnown { mark: IndexMark { phy, store_ms, file, header }, from, older }) = index else { return out };
+    let (numbers, rest) = out.split_at_mut(40);
+    for (field, number) in numbers.chunks_exact_mut(8).zip([phy, store_ms as u64, file, from, older]) {
+        field.copy_from_slice(&number.to_be_bytes());
+    }
+    rest.copy_from_slice(&header.encode());
+    out
+}
+
+fn decode_index(raw: &[u8; INDEX_BYTES]) -> IndexKnown {
+    let (numbers, header) = raw.split_first_chunk::<40>().expect("40 of 80 bytes");
+    let number = |index: usize| u64::from_be_bytes(numbers[index * 8..index * 8 + 8].try_into().expect("8 bytes"));
+    let header = IndexHeader::decode(header.try_into().expect("40 bytes are left of 80"));
+    let mark = IndexMark { phy: number(0), store_ms: number(1) as i64, file: number(2), header };
+    IndexKnown { mark, from: number(3), older: number(4) }
 }
 
 fn decode_slot(raw: &[u8]) -> Option<(u64, [u8; BASE_BYTES], Known)> {
@@ -161,10 +189,11 @@ fn decode_slot(raw: &[u8]) -> Option<(u64, [u8; BASE_BYTES], Known)> {
     let known = Known {
         flushed: number(16),
         queues_durable: number(24),
-        fingerprint: number(40),
-        clean: word(48) & CLEAN != 0,
+        fingerprint: number(32),
+        clean: word(40) & CLEAN != 0,
+        index: (word(40) & HAS_INDEX != 0).then(|| decode_index(content[84..].try_into().expect("80 bytes"))),
     };
-    Some((number(8), content[52..92].try_into().expect("40 bytes"), known))
+    Some((number(8), content[44..84].try_into().expect("40 bytes"), known))
 }
 
 /// The last sequence number, and what the file says.
@@ -200,9 +229,20 @@ fn crc32(bytes: &[u8]) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::{BASE_BYTES, Base, Found, Known, SLOT_BYTES, SLOTS_AT, decode, encode_base, encode_slot};
+    use crate::index::{IndexHeader, IndexKnown, IndexMark};
 
     const BASE: Base = Base { physic_ms: 5, logics_ms: 4, index_ms: 3, master_flushed: 2, confirm_phy: 1 };
-    const KNOWN: Known = Known { flushed: 900, queues_durable: 800, fingerprint: 77, clean: true };
+    const INDEX: IndexKnown = IndexKnown {
+        mark: IndexMark {
+            phy: 700,
+            store_ms: -3,
+            file: 20_261_129_174_419_973,
+            header: IndexHeader { begin_ms: 1, end_ms: 2, begin_phy: 3, end_phy: 4, used_slots: 5, count: 6 },
+        },
+        from: 100,
+        older: u64::MAX,
+    };
+    const KNOWN: Known = Known { flushed: 900, queues_durable: 800, fingerprint: 77, clean: true, index: Some(INDEX) };
 
     fn content(base: Base, slots: [Option<(u64, Base, Known)>; 2]) -> Vec<u8> {
         let mut content = vec![0; 4096];
@@ -217,7 +257,7 @@ mod tests {
 
     #[test]
     fn the_latest_slot_that_fits_counts() {
-        let older = Known { flushed: 100, ..KNOWN };
+        let older = Known { flushed: 100, index: None, ..KNOWN };
         let two = content(BASE, [Some((8, BASE, KNOWN)), Some((7, BASE, older))]);
         assert_eq!(decode(&two), (8, Found { base: BASE, known: Some(KNOWN) }));
         // The power failed after the slot and before the five numbers.

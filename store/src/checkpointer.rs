@@ -1,4 +1,4 @@
-//! Makes consume queues durable now and then, and writes down how far everything is.
+//! Makes consume queues and the index durable now and then, and writes down how far everything is.
 
 use std::{
     io,
@@ -19,14 +19,17 @@ use crate::{
     checkpoint::{Base, Checkpoint, FlushedMark, Known},
     commit_log::CommitLog,
     gate::Gate,
+    index::{Index, IndexMark},
     queues::{ConsumeQueues, Mark},
 };
 
-/// The one task that syncs consume queues and writes the checkpoint.
+/// The one task that syncs consume queues and index files and writes the checkpoint.
 pub(crate) struct Checkpointer {
     pub(crate) host: Host,
     pub(crate) log: Arc<CommitLog>,
     pub(crate) queues: Arc<ConsumeQueues>,
+    /// `None` if messages are not indexed.
+    pub(crate) index: Option<Arc<Index>>,
     pub(crate) gate: Arc<Gate>,
     pub(crate) flushed: Arc<FlushedMark>,
     pub(crate) checkpoint: Checkpoint,
@@ -36,6 +39,8 @@ pub(crate) struct Checkpointer {
     pub(crate) known: Known,
     /// The queues' mark of which all entries are on disk.
     pub(crate) durable: Mark,
+    /// The index's mark before which all keys are on disk.
+    pub(crate) durable_index: Option<IndexMark>,
     pub(crate) pace: QueuePace,
     /// Set if everything was on disk when the task ended.
     pub(crate) ended_clean: Arc<AtomicBool>,
@@ -80,28 +85,47 @@ impl Checkpointer {
         }
     }
 
-    /// Syncs queues with enough dirty bytes and writes the checkpoint if that changes it. True if nothing was left
-    /// dirty.
+    /// Syncs queues with enough dirty bytes, and the index if it has enough or has waited long enough, and writes the
+    /// checkpoint if that changes it. True if nothing was left dirty.
     async fn pass(&mut self, least_bytes: u64, clean: bool) -> io::Result<bool> {
         let mark = self.queues.mark(); // Before the syncs, which then cover every entry before it.
-        let all_clean = self.queues.flush(least_bytes).await?;
-        if all_clean {
+        let queues_clean = self.queues.flush(least_bytes).await?;
+        if queues_clean {
             self.durable = mark;
         }
+        let all_clean = self.flush_index(least_bytes == 0).await? && queues_clean;
         let (flushed, physic_ms) = self.flushed.get();
-        let base = Base { physic_ms, logics_ms: self.durable.store_ms, ..self.base };
+        let index_ms = self.durable_index.map_or(self.base.index_ms, |mark| mark.store_ms);
+        let base = Base { physic_ms, logics_ms: self.durable.store_ms, index_ms, ..self.base };
+        let log_start = self.log.start();
         let known = Known {
             flushed,
             // The entries may be on disk while the records are not: what counts is what both agree on.
             queues_durable: self.durable.phy,
             fingerprint: self.durable.fingerprint,
             clean: clean && all_clean,
+            index: self.index.as_ref().zip(self.durable_index).and_then(|(index, mark)| index.known(mark, log_start)),
         };
         if (base, known) != (self.base, self.known) {
             self.checkpoint.write(base, known).await?;
             (self.base, self.known) = (base, known);
         }
+        if let Some(index) = &self.index {
+            index.checkpointed(self.known.index);
+        }
         Ok(all_clean)
+    }
+
+    /// True if nothing was left dirty.
+    async fn flush_index(&mut self, thorough: bool) -> io::Result<bool> {
+        let Some(index) = &self.index else { return Ok(true) };
+        if !thorough && !index.is_pressing() {
+            return Ok(!index.is_dirty());
+        }
+        let mark = index.mark(); // Before the sync, as above.
+        index.flush().await?;
+        self.durable_index = Some(mark);
+        Ok(true)
     }
 
     fn fail(&self, error: &io::Error) {
@@ -109,7 +133,7 @@ impl Checkpointer {
         error!(
             error = error as &dyn std::error::Error,
             checkpoint = %self.checkpoint.path().display(),
-            "consume queues cannot be made durable, writes end"
+            "consume queues or index cannot be made durable, writes end"
         );
     }
 }

@@ -26,6 +26,15 @@ pub struct StoreConfig {
     pub commit_log_file_bytes: u64,
     /// Size of one consume-queue file (`mappedFileSizeConsumeQueue`), rounded up to a multiple of 20; default 6,000,000.
     pub consume_queue_file_bytes: u64,
+    /// Whether messages can be found by key (`messageIndexEnable`); default true. Without it index files are neither
+    /// written nor read.
+    pub message_index: bool,
+    /// Hash slots of an index file (`maxHashSlotNum`); default 5,000,000.
+    pub index_slots: u32,
+    /// Entries of an index file, the first of which is not used (`maxIndexNum`); default 20,000,000.
+    pub index_entries: u32,
+    /// Most messages that one search by key finds (`maxMsgsNumBatch`); default 64.
+    pub query_max_count: u32,
     /// When a message counts as stored (`flushDiskType`); default [`FlushDiskType::Async`].
     pub flush_disk_type: FlushDiskType,
     /// How long a sender waits for the disk under [`FlushDiskType::Sync`] (`syncFlushTimeout`, ms); default 5 s.
@@ -113,6 +122,10 @@ impl StoreConfig {
             commit_log_dir: None,
             commit_log_file_bytes: 1 << 30,
             consume_queue_file_bytes: 6_000_000,
+            message_index: true,
+            index_slots: 5_000_000,
+            index_entries: 20_000_000,
+            query_max_count: 64,
             flush_disk_type: FlushDiskType::Async,
             sync_flush_timeout: Duration::from_secs(5),
             flush_interval: Duration::from_millis(500),

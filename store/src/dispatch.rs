@@ -1,4 +1,4 @@
-//! The dispatcher follows the log and gives each message its entry in its consume queue.
+//! The dispatcher follows the log and gives each message its entry in its consume queue, and in the index.
 //!
 //! It goes up to the end of the log, or under sync flush to the end of what is on disk, so that consumers never see a
 //! message that a loss of power could take back. An entry that cannot be written stops it, and with it all writes,
@@ -18,6 +18,7 @@ use crate::{
     commit_log::CommitLog,
     follow::{Checks, Ended, read_run},
     gate::Gate,
+    index::IndexWriter,
     queues::{AppendError, ConsumeQueues},
 };
 
@@ -29,6 +30,8 @@ pub(crate) struct Dispatcher {
     pub(crate) host: Host,
     pub(crate) log: Arc<CommitLog>,
     pub(crate) queues: Arc<ConsumeQueues>,
+    /// `None` if messages are not indexed.
+    pub(crate) index: Option<IndexWriter>,
     pub(crate) gate: Arc<Gate>,
     pub(crate) delays: DelayLevels,
     pub(crate) bound: Bound,
@@ -60,6 +63,8 @@ impl Bound {
 enum DispatchError {
     #[error(transparent)]
     Append(#[from] AppendError),
+    #[error("cannot write the index")]
+    Index(#[source] std::io::Error),
     #[error("the log cannot be read at {at}")]
     Log { at: u64, source: Option<message::RecordError> },
 }
@@ -98,9 +103,12 @@ impl Dispatcher {
             host::gate!("store.dispatching", at).await;
             let one = host::buggify!("store.dispatched-one-by-one").then(|| self.log.record(at)).flatten();
             let bytes = one.or_else(|| self.log.readable(at, bound)).ok_or(DispatchError::Log { at, source: None })?;
-            let run = read_run(&bytes, at, Checks::STRUCTURE, &self.delays);
+            let run = read_run(&bytes, at, Checks::STRUCTURE, self.index.is_some(), &self.delays);
             for group in &run.groups {
                 self.change ^= self.queues.append(group).await?;
+            }
+            if let Some(index) = &mut self.index {
+                index.append(&run.keys).await.map_err(DispatchError::Index)?;
             }
             if run.bytes == 0 {
                 let source = match run.ended {
@@ -110,6 +118,9 @@ impl Dispatcher {
                 return Err(DispatchError::Log { at, source });
             }
             let store_ms = run.last_at.map(|_| run.last_store_ms);
+            if let Some(index) = &self.index {
+                index.advance(at + run.bytes, store_ms);
+            }
             self.queues.advance(at + run.bytes, store_ms, std::mem::take(&mut self.change));
         }
     }

@@ -120,8 +120,8 @@ pub enum WriteBlock {
         /// Used space when it was last looked at.
         used_percent: u8,
     },
-    /// Consume queues cannot be written; ends when they can.
-    #[error("the consume queues cannot be written")]
+    /// Consume queues or index cannot be written; ends when they can.
+    #[error("the consume queues or the index cannot be written")]
     QueuesFailing,
     /// A sync failed, so that nobody knows what is on disk; ends with a restart.
     #[error("a sync of the disk failed, a restart must find out what is left")]

@@ -1,4 +1,4 @@
-//! Reading the log forward: from bytes to the entries that consume queues must hold.
+//! Reading the log forward: from bytes to the entries that consume queues and index must hold.
 
 use indexmap::IndexMap;
 use message::{
@@ -6,7 +6,10 @@ use message::{
     Transaction, body_crc, is_legal_name, peek, property, tags_code,
 };
 
-use crate::entry::CqEntry;
+use crate::{
+    entry::CqEntry,
+    index::{IndexKey, push_keys},
+};
 
 /// Records of one run that are handed on together at most.
 const RUN_RECORDS: usize = 2048;
@@ -44,6 +47,8 @@ pub(crate) struct Group {
 pub(crate) struct Run {
     /// By queue; of one queue in the order of the log.
     pub(crate) groups: Vec<Group>,
+    /// Of all records, in the order of the log, if they were asked for.
+    pub(crate) keys: Vec<IndexKey>,
     /// Bytes of whole records, and of the blank record if the run ended with one.
     pub(crate) bytes: u64,
     /// Start of the last record, relative to the run.
@@ -66,7 +71,7 @@ pub(crate) enum Ended {
 }
 
 /// Reads records from `bytes`, which start at `phy` and reach to the end of the file or of what may be read.
-pub(crate) fn read_run(bytes: &[u8], phy: u64, checks: Checks, delays: &DelayLevels) -> Run {
+pub(crate) fn read_run(bytes: &[u8], phy: u64, checks: Checks, with_keys: bool, delays: &DelayLevels) -> Run {
     let mut run = Run::default();
     let mut open: IndexMap<(&str, u32), usize> = IndexMap::new(); // Queue to its latest group.
     let mut last_queue = None;
@@ -91,6 +96,9 @@ pub(crate) fn read_run(bytes: &[u8], phy: u64, checks: Checks, delays: &DelayLev
         run.last_store_ms = view.store_ms;
         at += view.size_bytes as usize;
         records += 1;
+        if with_keys {
+            push_keys(&view, &mut run.keys);
+        }
         if !has_entry(&view) {
             continue;
         }

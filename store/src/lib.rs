@@ -1,4 +1,4 @@
-//! Messages on disk: commit log, consume queues, checkpoint, recovery, retention.
+//! Messages on disk: commit log, consume queues, index, checkpoint, recovery, retention.
 //!
 //! The files are those of Apache RocketMQ; either opens what the other wrote. This crate knows no sockets, no clients
 //! and no consumer groups. It takes clock, tasks and files from its [`host::Host`].
@@ -25,10 +25,12 @@ mod flush;
 mod follow;
 mod gate;
 mod get;
+mod index;
 mod load;
 mod log_file;
 mod markers;
 mod put;
+mod query;
 mod queues;
 mod recovery;
 mod retention;
@@ -38,4 +40,5 @@ pub use config::{FlushDiskType, StoreConfig};
 pub use error::{PutError, StoreError, WriteBlock};
 pub use get::{GetRequest, GetResult, GetStatus, MessageFilter, TimeBoundary};
 pub use put::{BatchPut, Durability, Flushed, Put};
+pub use query::{KeyQuery, KeyResult};
 pub use store::{DiskUse, Store};

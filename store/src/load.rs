@@ -247,6 +247,11 @@ pub(crate) fn check_config(config: &StoreConfig) -> Result<(), StoreError> {
     if queue == 0 || queue > i32::MAX as u64 - 20 {
         return bad("mappedFileSizeConsumeQueue", queue.to_string(), "it must lie between 1 and 2 GiB");
     }
+    for (key, value, least) in [("maxHashSlotNum", config.index_slots, 1), ("maxIndexNum", config.index_entries, 2)] {
+        if value < least || value > i32::MAX as u32 {
+            return bad(key, value.to_string(), "an index file needs at least one slot and two entries, below 2^31");
+        }
+    }
     if config.message_max_bytes > i32::MAX as usize / 2 {
         let reason = "a record would not fit a length field";
         return bad("maxMessageSize", config.message_max_bytes.to_string(), reason);

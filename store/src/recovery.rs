@@ -60,17 +60,17 @@ pub(crate) struct Recovery<'a> {
 }
 
 /// When a line about the progress is due.
-struct Progress<'a> {
+pub(crate) struct Progress<'a> {
     host: &'a Host,
     next: Mono,
 }
 
 impl Progress<'_> {
-    fn new(host: &Host) -> Progress<'_> {
+    pub(crate) fn new(host: &Host) -> Progress<'_> {
         Progress { host, next: host.now() + PROGRESS_PAUSE }
     }
 
-    fn is_due(&mut self) -> bool {
+    pub(crate) fn is_due(&mut self) -> bool {
         let now = self.host.now();
         let is_due = now >= self.next;
         if is_due {
@@ -254,9 +254,9 @@ impl Recovery<'_> {
                 info!(at = scan.end, from, to = self.end(), "recovery reads the log");
             }
             let run = file.mapping.with(scan.end - file.start, file.mapping.len(), |bytes| {
-                read_run(bytes, scan.end, checks, &self.config.delay_levels)
+                read_run(bytes, scan.end, checks, false, &self.config.delay_levels)
             });
-            let Run { groups, bytes, last_at, last_store_ms, ended } = run;
+            let Run { groups, bytes, last_at, last_store_ms, ended, .. } = run;
             for group in &groups {
                 self.append(group, known.is_some(), &mut seen).await?;
             }

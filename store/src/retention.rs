@@ -1,7 +1,7 @@
 //! Deleting old files: when they are expired, or when the disk is too full to keep them.
 //!
 //! Log files go from the oldest on, never the one that is written; each removal is durable before the next (SF12), so
-//! no hole can appear. Consume-queue files follow. Space is free once the last reader of a file is gone.
+//! no hole can appear. Consume-queue and index files follow. Space is free once the last reader of a file is gone.
 //!
 //! Source: `spec/store.md` 9.
 
@@ -23,7 +23,7 @@ use message::RecordView;
 use tokio::sync::Notify;
 use tracing::{info, warn};
 
-use crate::{StoreConfig, commit_log::CommitLog, gate::Gate, log_file::LogFile, queues::ConsumeQueues};
+use crate::{StoreConfig, commit_log::CommitLog, gate::Gate, index::Index, log_file::LogFile, queues::ConsumeQueues};
 
 /// Passes that delete expired files after an administrator asked for it.
 const MANUAL_PASSES: u32 = 20;
@@ -116,6 +116,8 @@ pub(crate) struct Cleaner {
     pub(crate) config: StoreConfig,
     pub(crate) log: Arc<CommitLog>,
     pub(crate) queues: Arc<ConsumeQueues>,
+    /// `None` if messages are not indexed.
+    pub(crate) index: Option<Arc<Index>>,
     pub(crate) disk: Arc<DiskWatch>,
 }
 
@@ -136,11 +138,19 @@ impl Cleaner {
             let start = self.log.start();
             if start > cleaned_to {
                 match self.clean_queues(start, &stop).await {
-                    Ok(()) => cleaned_to = start,
+                    Ok(()) => {
+                        cleaned_to = start;
+                        self.queues.changed.notify_one(); // The checkpoint says which index files count.
+                    }
                     Err(error) => {
                         warn!(error = &error as &dyn std::error::Error, "consume-queue files cannot be deleted");
                     }
                 }
+            }
+            if let Some(index) = &self.index
+                && let Err(error) = index.remove_expired(start).await
+            {
+                warn!(error = &error as &dyn std::error::Error, "index files cannot be deleted");
             }
         }
     }

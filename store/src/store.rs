@@ -29,6 +29,7 @@ use crate::{
     flush::{FlushPace, Flusher, GroupCommit, PAGE_BYTES},
     follow::takes_offset,
     gate::Gate,
+    index::{Index, IndexKnown, IndexShape, IndexWriter, rebuild::IndexRebuild},
     load::{check_config, judge_hole, load_log, load_queues},
     markers::{AbortFile, Lock},
     queues::ConsumeQueues,
@@ -47,6 +48,8 @@ pub struct Store {
     pub(crate) config: StoreConfig,
     pub(crate) log: Arc<CommitLog>,
     pub(crate) queues: Arc<ConsumeQueues>,
+    /// `None` if messages are not indexed.
+    pub(crate) index: Option<Arc<Index>>,
     pub(crate) gate: Arc<Gate>,
     pub(crate) bound: Bound,
     group: Arc<GroupCommit>,
@@ -118,21 +121,24 @@ impl Store {
         };
         let state = recovery.run().await?;
         let is_continued = state.is_continued;
+        let (index, writer) =
+            open_index(&host, &config, &state, found.known.and_then(|known| known.index)).await?.unzip();
         abort.create().await?;
-        let parts = Parts::new(host, config, log_dir, queues, state);
+        let parts = Parts::new(host, config, log_dir, (queues, index), state);
         let checkpointer = parts.checkpointer(&checkpoint_path, found.base).await?;
         parts.disk.look();
         // A new store has its first file from the start. If it cannot be made, the file maker goes on trying.
         if let Err(error) = parts.log.make_spare().await {
             warn!(error = &error as &dyn std::error::Error, "the first log file cannot be made");
         }
-        let running = parts.start(checkpointer, lock);
-        let Parts { host, config, log, queues, gate, group, disk, dispatch, ended_clean, bound, .. } = parts;
+        let running = parts.start(checkpointer, writer, lock);
+        let Parts { host, config, log, queues, index, gate, group, disk, dispatch, ended_clean, bound, .. } = parts;
         Ok(Store {
             host,
             config,
             log,
             queues,
+            index,
             gate,
             bound,
             group,
@@ -359,6 +365,7 @@ struct Parts {
     config: StoreConfig,
     log: Arc<CommitLog>,
     queues: Arc<ConsumeQueues>,
+    index: Option<Arc<Index>>,
     flushed: Arc<FlushedMark>,
     gate: Arc<Gate>,
     group: Arc<GroupCommit>,
@@ -369,7 +376,13 @@ struct Parts {
 }
 
 impl Parts {
-    fn new(host: Host, config: StoreConfig, log_dir: PathBuf, queues: Arc<ConsumeQueues>, state: LogState) -> Parts {
+    fn new(
+        host: Host,
+        config: StoreConfig,
+        log_dir: PathBuf,
+        (queues, index): (Arc<ConsumeQueues>, Option<Arc<Index>>),
+        state: LogState,
+    ) -> Parts {
         let flushed = Arc::new(FlushedMark::new(state.end, state.last_store_ms));
         let log = Arc::new(CommitLog::new(&host, log_dir.clone(), config.commit_log_file_bytes, state));
         let gate = Arc::new(Gate::default());
@@ -383,6 +396,7 @@ impl Parts {
             config,
             log,
             queues,
+            index,
             flushed,
             gate,
             group,
@@ -394,7 +408,7 @@ impl Parts {
     }
 
     /// Starts the tasks.
-    fn start(&self, checkpointer: Checkpointer, lock: Lock) -> Running {
+    fn start(&self, checkpointer: Checkpointer, writer: Option<IndexWriter>, lock: Lock) -> Running {
         let host = &self.host;
         let flusher = Flusher {
             host: host.clone(),
@@ -409,6 +423,7 @@ impl Parts {
             host: host.clone(),
             log: Arc::clone(&self.log),
             queues: Arc::clone(&self.queues),
+            index: writer,
             gate: Arc::clone(&self.gate),
             delays: self.config.delay_levels.clone(),
             bound: self.bound,
@@ -420,6 +435,7 @@ impl Parts {
             config: self.config.clone(),
             log: Arc::clone(&self.log),
             queues: Arc::clone(&self.queues),
+            index: self.index.clone(),
             disk: Arc::clone(&self.disk),
         };
         let pace = FlushPace {
@@ -446,24 +462,32 @@ impl Parts {
     async fn checkpointer(&self, path: &Path, found: Base) -> Result<Checkpointer, StoreError> {
         let mut checkpoint = Checkpoint::open(&self.host.files(), path).await.map_err(StoreError::io("open", path))?;
         let durable = self.queues.mark();
-        let base = Base { physic_ms: durable.store_ms, logics_ms: durable.store_ms, ..found };
+        let durable_index = self.index.as_ref().map(|index| index.mark());
+        let index_ms = durable_index.map_or(found.index_ms, |mark| mark.store_ms);
+        let base = Base { physic_ms: durable.store_ms, logics_ms: durable.store_ms, index_ms, ..found };
         let known = Known {
             flushed: self.log.flushed(),
             queues_durable: durable.phy,
             fingerprint: durable.fingerprint,
             clean: false,
+            index: self.index.as_ref().and_then(|index| index.known(index.mark(), self.log.start())),
         };
         checkpoint.write(base, known).await.map_err(StoreError::io("write", path))?;
+        if let Some(index) = &self.index {
+            index.checkpointed(known.index);
+        }
         Ok(Checkpointer {
             host: self.host.clone(),
             log: Arc::clone(&self.log),
             queues: Arc::clone(&self.queues),
+            index: self.index.clone(),
             gate: Arc::clone(&self.gate),
             flushed: Arc::clone(&self.flushed),
             checkpoint,
             base,
             known,
             durable,
+            durable_index,
             pace: QueuePace {
                 interval: self.config.queue_flush_interval,
                 least_bytes: self.config.queue_flush_least_pages * PAGE_BYTES,
@@ -472,6 +496,30 @@ impl Parts {
             ended_clean: Arc::clone(&self.ended_clean),
         })
     }
+}
+
+/// Opens the index behind a log that is in order; `None` if the settings want none.
+async fn open_index(
+    host: &Host,
+    config: &StoreConfig,
+    state: &LogState,
+    known: Option<IndexKnown>,
+) -> Result<Option<(Arc<Index>, IndexWriter)>, StoreError> {
+    if !config.message_index {
+        return Ok(None);
+    }
+    let rebuild = IndexRebuild {
+        host,
+        files: &host.files(),
+        dir: config.root.join("index"),
+        shape: IndexShape { slots: config.index_slots, entries: config.index_entries },
+        segments: &state.segments,
+        end: state.end,
+        last_store_ms: state.last_store_ms,
+        known,
+        is_continued: state.is_continued,
+    };
+    rebuild.run().await.map(Some)
 }
 
 /// The one task that makes log files, one ahead of the one in use.

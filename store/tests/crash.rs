@@ -1,9 +1,10 @@
 //! Random lives of a store against a list of what was put: appends, flushes, clean exits, kills, losses of power with
-//! any choice of sectors, and queues that vanish.
+//! any choice of sectors, and queues and index files that vanish.
 
 mod support;
 
 use std::{
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
     time::Duration,
@@ -12,7 +13,7 @@ use std::{
 use message::{PhyOffset, QueueOffset, StoredMessage};
 use proptest::prelude::*;
 use staticfire_store::{FlushDiskType, Flushed, Store, StoreConfig};
-use support::{Text, config, copy_dir, on_machine, read_all, settle};
+use support::{Text, config, copy_dir, find, on_machine, read_all, settle};
 
 #[derive(Debug, Clone)]
 enum Op {
@@ -36,6 +37,9 @@ enum Op {
     LoseQueues {
         topic: u32,
     },
+    LoseIndex {
+        nth: usize,
+    },
 }
 
 fn ops() -> impl Strategy<Value = Vec<Op>> {
@@ -48,6 +52,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         1 => Just(Op::Kill),
         3 => any::<u64>().prop_map(|bits| Op::PowerLoss { bits }),
         1 => (0..3_u32).prop_map(|topic| Op::LoseQueues { topic }),
+        1 => (0..9_usize).prop_map(|nth| Op::LoseIndex { nth }),
     ];
     prop::collection::vec(op, 1..16)
 }
@@ -61,6 +66,8 @@ struct Life {
     put: Vec<(PhyOffset, String, u32, QueueOffset, String)>,
     /// Everything before was on disk when the store was opened.
     opened_at: PhyOffset,
+    /// The index files as they were then, which are on disk.
+    index_at_open: BTreeMap<PathBuf, Vec<u8>>,
     generation: u32,
     number: u32,
 }
@@ -110,10 +117,18 @@ impl Life {
                 let flushed = self.store.flushed_phy();
                 let copy = self.copy();
                 lose_sectors(&copy, flushed, self.opened_at, bits);
+                lose_index_sectors(&copy, &self.index_at_open, bits);
                 self.open(copy).await;
                 let end = self.store.max_phy();
                 assert!(end >= flushed, "{end:?} is left of {flushed:?}");
                 self.put.retain(|(phy, ..)| *phy < end);
+            }
+            Op::LoseIndex { nth } => {
+                self.store.shutdown().await.unwrap();
+                if let Some(file) = files(&self.dir.join("index")).get(nth) {
+                    fs::remove_file(file).unwrap();
+                }
+                self.open(self.dir.clone()).await;
             }
             Op::LoseQueues { topic } => {
                 self.store.shutdown().await.unwrap();
@@ -151,11 +166,17 @@ impl Life {
         self.store = Store::open(quiet(&dir, self.sync)).await.unwrap();
         self.dir = dir;
         self.opened_at = self.store.max_phy();
+        self.index_at_open = index_contents(&self.dir);
     }
 
-    /// The queues hold exactly what was put and is left, each message at the offset that was answered.
+    /// The queues hold exactly what was put and is left, each message at the offset that was answered, and each of them
+    /// is found by its key.
     async fn check(&self) {
         settle(&self.store).await;
+        for (phy, topic, .., body) in &self.put {
+            let key = format!("k{}", body.split(' ').nth(1).unwrap());
+            assert_eq!(find(&self.store, topic, &key), [*phy], "{key}");
+        }
         for topic in 0..3 {
             for queue_id in 0..2 {
                 let topic = format!("topic{topic}");
@@ -196,6 +217,34 @@ fn lose_sectors(dir: &Path, flushed: PhyOffset, opened_at: PhyOffset, mut bits: 
     }
 }
 
+/// The index files below a directory, by their names.
+fn index_contents(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let read = |path: PathBuf| (PathBuf::from(path.file_name().unwrap()), fs::read(path).unwrap());
+    files(&dir.join("index")).into_iter().map(read).collect()
+}
+
+/// Of what was written into index files since they were on disk, each sector, length and name may be lost.
+fn lose_index_sectors(dir: &Path, on_disk: &BTreeMap<PathBuf, Vec<u8>>, mut bits: u64) {
+    let mut lose = |one_in: u64| {
+        bits = bits.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (bits >> 32).is_multiple_of(one_in)
+    };
+    for path in files(&dir.join("index")) {
+        let mut content = fs::read(&path).unwrap();
+        match on_disk.get(Path::new(path.file_name().unwrap())) {
+            None if lose(3) => fs::remove_file(&path).unwrap(),
+            None if lose(3) => fs::write(&path, []).unwrap(),
+            old => {
+                let old = old.cloned().unwrap_or_else(|| vec![0; content.len()]);
+                for (new, old) in content.chunks_mut(512).zip(old.chunks(512)).filter(|_| lose(2)) {
+                    new.copy_from_slice(old);
+                }
+                fs::write(&path, content).unwrap();
+            }
+        }
+    }
+}
+
 fn zero_sectors(path: &Path, from: u64, to: u64, lose: &mut impl FnMut() -> bool) {
     let mut content = fs::read(path).unwrap();
     for sector in from / 512..to.div_ceil(512) {
@@ -224,7 +273,8 @@ proptest! {
     fn whatever_happens_the_queues_hold_what_was_put(ops in ops(), sync: bool) {
         on_machine(move |dir| async move {
             let store = Store::open(quiet(&dir, sync)).await.unwrap();
-            let mut life = Life { dir, store, sync, put: vec![], opened_at: PhyOffset(0), generation: 0, number: 0 };
+            let (put, opened_at, index_at_open) = (vec![], PhyOffset(0), BTreeMap::new());
+            let mut life = Life { dir, store, sync, put, opened_at, index_at_open, generation: 0, number: 0 };
             for op in &ops {
                 life.apply(op).await;
                 life.check().await;

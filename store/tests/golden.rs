@@ -4,17 +4,23 @@ mod support;
 
 use std::path::{Path, PathBuf};
 
-use message::{OffsetMessageId, QueueOffset, StoredMessage};
+use message::{OffsetMessageId, PhyOffset, QueueOffset, StoredMessage};
 use serde_json::Value;
 use staticfire_store::{GetStatus, Store, StoreConfig};
-use support::{copy_dir, get, golden, on_machine, read_all};
+use support::{copy_dir, find, get, golden, on_machine, read_all};
 
 fn lines(path: PathBuf) -> Vec<Value> {
     std::fs::read_to_string(path).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 fn golden_config(root: &Path) -> StoreConfig {
-    StoreConfig { commit_log_file_bytes: 1 << 20, consume_queue_file_bytes: 6000, ..StoreConfig::new(root) }
+    StoreConfig {
+        commit_log_file_bytes: 1 << 20,
+        consume_queue_file_bytes: 6000,
+        index_slots: 1000,
+        index_entries: 4000,
+        ..StoreConfig::new(root)
+    }
 }
 
 /// The message at a place that a line of golden data names.
@@ -163,6 +169,78 @@ fn a_store_of_other_settings_is_refused_and_left_alone() {
             assert!(error.contains("mappedFileSize"), "{error}");
         }
         assert_eq!(support::snapshot(&dir), before);
+    });
+}
+
+/// Header and entries of an index file of the golden settings.
+fn index_file(path: &Path) -> (Vec<u8>, Vec<[u8; 20]>) {
+    let content = std::fs::read(path).unwrap();
+    let (header, rest) = content.split_at(40);
+    let count = u32::from_be_bytes(header[36..].try_into().unwrap()) as usize;
+    (header.to_vec(), rest[4000..].as_chunks::<20>().0[1..count].to_vec())
+}
+
+/// Every entry of an index file leads to its message, by a key that the message has.
+fn check_index(store: &Store, path: &Path) {
+    let mut last_phy = None;
+    for entry in index_file(path).1 {
+        let phy = PhyOffset(u64::from_be_bytes(entry[4..12].try_into().unwrap()));
+        if last_phy.replace(phy) == Some(phy) {
+            continue;
+        }
+        let message = StoredMessage::decode_all(store.record_at(phy).unwrap()).unwrap().remove(0).message;
+        for key in message.unique_id().into_iter().chain(message.keys().unwrap_or_default().split(' ')) {
+            let found = find(store, &message.topic, key);
+            assert!(key.is_empty() || found.contains(&phy) || found.len() == 64, "{key} of {phy:?}: {found:?}");
+        }
+    }
+}
+
+#[test]
+fn the_index_of_a_cleanly_closed_store_is_built_to_the_byte() {
+    let Some(golden) = golden() else { return };
+    on_machine(|dir| async move {
+        let original = golden.join("clean-exit/store/index/20261129174022566");
+        // Without it, and over it.
+        for keep in [false, true] {
+            copy_dir(&golden.join("clean-exit/store"), &dir);
+            if !keep {
+                std::fs::remove_dir_all(dir.join("index")).unwrap();
+            }
+            let store = Store::open(golden_config(&dir)).await.unwrap();
+            // The reference takes the time of the day for the name, this store that of the first message.
+            let name = if keep { "20261129174022566" } else { "20261129174022548" };
+            assert_eq!(dir_names(&dir.join("index")), [name]);
+            assert!(std::fs::read(dir.join("index").join(name)).unwrap() == std::fs::read(&original).unwrap());
+            check_index(&store, &original);
+            store.shutdown().await.unwrap();
+            std::fs::remove_dir_all(&dir).unwrap();
+        }
+    });
+}
+
+#[test]
+fn the_index_of_a_killed_store_goes_on_where_apache_stopped() {
+    let Some(golden) = golden() else { return };
+    on_machine(|dir| async move {
+        let originals = golden.join("killed/store/index");
+        copy_dir(&golden.join("killed/store"), &dir);
+        let store = Store::open(golden_config(&dir)).await.unwrap();
+        let names = dir_names(&originals);
+        assert_eq!(dir_names(&dir.join("index")), names);
+        let whole = |dir: &Path| std::fs::read(dir.join(&names[0])).unwrap();
+        assert!(whole(&dir.join("index")) == whole(&originals), "the full file");
+        let (theirs, ours) = (index_file(&originals.join(&names[1])), index_file(&dir.join("index").join(&names[1])));
+        assert_eq!((&theirs.0[..8], &theirs.0[16..24]), (&ours.0[..8], &ours.0[16..24]), "begin");
+        assert!(ours.1.starts_with(&theirs.1), "{} entries, then {}", theirs.1.len(), ours.1.len());
+        for name in &names {
+            check_index(&store, &dir.join("index").join(name));
+        }
+        for line in lines(golden.join("killed/acked.jsonl")).iter().filter(|line| line["event"] == "acked") {
+            let phy = OffsetMessageId::parse(&text(line, "offsetMsgId")).unwrap().phy;
+            assert_eq!(find(&store, "GoldRoll", &text(line, "key")), [phy]);
+        }
+        store.shutdown().await.unwrap();
     });
 }
 

@@ -46,7 +46,8 @@ impl Cluster {
             "brokerName={BROKER_NAME}\nbrokerClusterName=conformance\nbrokerId=0\nlistenPort={broker_port}\n\
              bindAddress=127.0.0.1\nbrokerIP1=127.0.0.1\nbrokerIP2=127.0.0.1\nhaListenPort={ha_port}\n\
              storePathRootDir={at}/store\nstorePathCommitLog={at}/store/commitlog\n\
-             mappedFileSizeCommitLog=4194304\nmappedFileSizeConsumeQueue=60000\nautoCreateTopicEnable=true\n"
+             mappedFileSizeCommitLog=4194304\nmappedFileSizeConsumeQueue=60000\nautoCreateTopicEnable=true\n\
+             maxHashSlotNum=1000\nmaxIndexNum=4000\n"
         );
         std::fs::write(folder.path().join("namesrv.conf"), namesrv).unwrap();
         std::fs::write(folder.path().join("broker.conf"), broker).unwrap();

@@ -18,6 +18,9 @@ use super::{BrokerConfig, Role, without_effect::WITHOUT_EFFECT};
 /// The reference keeps file sizes in 32 bits.
 const FILE_MAX_BYTES: u64 = 1 << 31;
 
+/// The reference counts slots and entries in 31 bits.
+const INDEX_MAX: u32 = i32::MAX as u32;
+
 /// A whole frame of the wire.
 const FRAME_BYTES: u64 = 16 << 20;
 
@@ -93,6 +96,10 @@ static SUPPORTED: &[Key<BrokerConfig>] = &[
         name: "mappedFileSizeConsumeQueue",
         field: Size(|c| &mut c.store.consume_queue_file_bytes, 20..=FILE_MAX_BYTES),
     },
+    Key { name: "messageIndexEnable", field: Flag(|c| &mut c.store.message_index) },
+    Key { name: "maxHashSlotNum", field: Count(|c| &mut c.store.index_slots, 1..=INDEX_MAX) },
+    Key { name: "maxIndexNum", field: Count(|c| &mut c.store.index_entries, 2..=INDEX_MAX) },
+    Key { name: "maxMsgsNumBatch", field: Count(|c| &mut c.store.query_max_count, 1..=65_536) },
     Key { name: "flushDiskType", field: Other { read: read_flush, show: show_flush } },
     Key { name: "syncFlushTimeout", field: Time(|c| &mut c.store.sync_flush_timeout, Millis) },
     Key { name: "flushIntervalCommitLog", field: Time(|c| &mut c.store.flush_interval, Millis) },

@@ -27,7 +27,8 @@ pub const TIMEOUT: Duration = Duration::from_secs(10);
 pub fn config(root: &Path, more: &str) -> BrokerConfig {
     let port = if more.contains("listenPort") { "" } else { "listenPort=0" };
     let text = format!(
-        "storePathRootDir={}\n{port}\nmappedFileSizeCommitLog=1MiB\nmappedFileSizeConsumeQueue=20000\n{more}",
+        "storePathRootDir={}\n{port}\nmappedFileSizeCommitLog=1MiB\nmappedFileSizeConsumeQueue=20000\n\
+         maxHashSlotNum=100\nmaxIndexNum=400\n{more}",
         root.display()
     );
     let (config, idle) = BrokerConfig::read(read_properties(&text, "test").unwrap()).unwrap();

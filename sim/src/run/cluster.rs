@@ -35,6 +35,10 @@ const STOP_GRACE: Duration = Duration::from_secs(30);
 /// Where a broker keeps its store on its disk.
 pub(crate) const STORE_PATH: &str = "/store";
 
+/// Sizes of index files where a scenario gives none.
+const INDEX_SLOTS: &str = "100";
+const INDEX_ENTRIES: &str = "400";
+
 /// What part of a run it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
@@ -496,9 +500,12 @@ async fn run_broker(cluster: Arc<Cluster>, node: String, _: Host, stop: StopSign
 }
 
 pub(super) fn broker_config(cluster: &Cluster, group: &BrokerGroup, node: &str) -> Result<BrokerConfig, String> {
+    let setting = |key: &str, value: &str| Setting { key: key.into(), value: value.into(), at: node.to_owned() };
     // The place of the store comes first, because keys of single directories may follow.
-    let root = Setting { key: "storePathRootDir".into(), value: STORE_PATH.into(), at: node.to_owned() };
-    let all = std::iter::once(root).chain(settings(&group.config, &group.name));
+    let root = setting("storePathRootDir", STORE_PATH);
+    // RocketMQ's index files take 420 MB each; small ones are filled and deleted within a run.
+    let index = [setting("maxHashSlotNum", INDEX_SLOTS), setting("maxIndexNum", INDEX_ENTRIES)];
+    let all = std::iter::once(root).chain(index).chain(settings(&group.config, &group.name));
     let (mut config, _) = BrokerConfig::read(all).map_err(|error| in_one_line(&error))?;
     config.name.clone_from(&group.name);
     config.id = 0;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use message::{Draft, PhyOffset, QueueOffset, StoredMessage, SysFlag};
-use staticfire_store::{GetRequest, GetResult, Store, StoreConfig};
+use staticfire_store::{GetRequest, GetResult, KeyQuery, Store, StoreConfig};
 
 /// The directory of the golden data; `None`, with a note, if nobody says where it is.
 #[expect(clippy::disallowed_methods, reason = "the test harness says where the data is")]
@@ -26,7 +26,13 @@ pub fn on_machine<F: Future<Output = ()> + Send + 'static>(test: impl FnOnce(Pat
 
 /// Small files, so that a few hundred messages cross their borders.
 pub fn config(root: &Path) -> StoreConfig {
-    StoreConfig { commit_log_file_bytes: 16 << 10, consume_queue_file_bytes: 2000, ..StoreConfig::new(root) }
+    StoreConfig {
+        commit_log_file_bytes: 16 << 10,
+        consume_queue_file_bytes: 2000,
+        index_slots: 20,
+        index_entries: 50,
+        ..StoreConfig::new(root)
+    }
 }
 
 /// A message whose content follows from a number.
@@ -85,6 +91,13 @@ pub fn get(store: &Store, topic: &str, queue_id: u32, offset: u64) -> GetResult 
         max_bytes: 1 << 20,
         filter: None,
     })
+}
+
+/// Positions of the messages of a topic with a key.
+pub fn find(store: &Store, topic: &str, key: &str) -> Vec<PhyOffset> {
+    let result = store.query(&KeyQuery { topic, key, max_count: 64, begin_ms: 0, end_ms: i64::MAX });
+    let decode = |record: Bytes| StoredMessage::decode_all(record).unwrap().remove(0).phy;
+    result.records.into_iter().map(decode).collect()
 }
 
 /// All messages of a queue, from its minimum on.
