@@ -331,6 +331,7 @@ impl Parts {
                 groups: Arc::clone(groups),
                 offsets: Arc::clone(offsets),
                 epochs: Arc::clone(epochs),
+                unique_query_max_count: config.unique_query_max_count,
             },
             sessions: Arc::clone(&sessions),
             admin: Admin {

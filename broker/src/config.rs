@@ -67,6 +67,8 @@ pub struct BrokerConfig {
     pub long_polling: bool,
     /// How long a pull is held without long polling (`shortPollingTimeMills`).
     pub short_polling: Duration,
+    /// Most messages that a search by unique id finds; other searches say how many they want (`defaultQueryMaxNum`).
+    pub unique_query_max_count: u32,
     /// Whether code 361 is served (`litePullMessageEnable`).
     pub lite_pull: bool,
     /// Whether members are told that their group changed (`notifyConsumerIdsChangedEnable`).
@@ -137,6 +139,7 @@ impl Default for BrokerConfig {
             delay_version_step: 200,
             long_polling: true,
             short_polling: Duration::from_secs(1),
+            unique_query_max_count: 32,
             lite_pull: true,
             notify_members: true,
             client_expiry: Duration::from_secs(120),

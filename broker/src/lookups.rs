@@ -1,4 +1,4 @@
-//! Offsets of groups and queues, and single messages.
+//! Offsets of groups and queues, single messages, and messages by key.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use message::{PhyOffset, QueueOffset};
 use remoting::{
     BoundaryType, ConsumerOffsetNotFoundResponseHeader, GetEarliestMsgStoretimeResponseHeader,
     GetMaxOffsetRequestHeader, GetMinOffsetRequestHeader, OffsetResponseHeader, QueryConsumerOffsetRequestHeader,
-    QueryConsumerOffsetResponseHeader, Response, ResponseCode, SearchOffsetRequestHeader,
-    UpdateConsumerOffsetRequestHeader, ViewMessageRequestHeader,
+    QueryConsumerOffsetResponseHeader, QueryMessageRequestHeader, QueryMessageResponseHeader, Response, ResponseCode,
+    SearchOffsetRequestHeader, UpdateConsumerOffsetRequestHeader, ViewMessageRequestHeader,
 };
-use store::{GetRequest, GetStatus, Store, TimeBoundary};
+use store::{GetRequest, GetStatus, KeyQuery, Store, TimeBoundary};
 
 use crate::{
     groups::Groups,
@@ -28,6 +28,8 @@ pub(crate) struct Lookups {
     pub(crate) groups: Arc<Groups>,
     pub(crate) offsets: Arc<ConsumerOffsets>,
     pub(crate) epochs: Arc<LogEpochs>,
+    /// Most messages that a search by unique id finds.
+    pub(crate) unique_query_max_count: u32,
 }
 
 impl Lookups {
@@ -110,6 +112,35 @@ impl Lookups {
                 Response::failure(ResponseCode::SYSTEM_ERROR, remark)
             }
         }
+    }
+
+    /// Messages with a key, one behind the other in the order of the log. How many, a search by unique id does not say.
+    ///
+    /// Source: `spec/protocol.md` 7.6.
+    pub(crate) fn by_key(&self, header: &QueryMessageRequestHeader) -> Response {
+        let max_count = if header.unique_key_query == Some(true) {
+            self.unique_query_max_count
+        } else {
+            u32::try_from(header.max_num).unwrap_or(0)
+        };
+        let found = self.store.query(&KeyQuery {
+            topic: &header.topic,
+            key: &header.key,
+            max_count,
+            begin_ms: header.begin_timestamp,
+            end_ms: header.end_timestamp,
+        });
+        let reach = QueryMessageResponseHeader {
+            index_last_update_timestamp: found.index_last_ms,
+            index_last_update_phy_offset: i64::try_from(found.index_last_phy.0).unwrap_or(i64::MAX),
+        };
+        let response = if found.records.is_empty() {
+            let remark = "can not find message, maybe time range not correct";
+            Response::failure(ResponseCode::QUERY_NOT_FOUND, remark)
+        } else {
+            Response::success().with_body(found.records)
+        };
+        response.with_header(&reach)
     }
 
     /// Queues that do not exist have the offset 0.

@@ -82,6 +82,7 @@ impl Router {
             Request::GetMinOffset(header) => self.lookups.min(&header),
             Request::GetEarliestMsgStoretime(header) => self.lookups.earliest(&header),
             Request::ViewMessageById(header) => self.lookups.view(&header),
+            Request::QueryMessage(header) => self.lookups.by_key(&header),
             Request::GetConsumerListByGroup(header) => self.sessions.members(&header),
             Request::LockBatchMq(_) => self.sessions.lock(&body),
             Request::UnlockBatchMq(_) => self.sessions.unlock(&body),

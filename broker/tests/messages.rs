@@ -4,8 +4,11 @@ mod stage;
 
 use std::time::Duration;
 
-use message::{Message, SysFlag, encode_batch_item};
-use remoting::{Request, ResponseCode, SendMessageRequestHeader, SendMessageResponseHeader, ViewMessageRequestHeader};
+use message::{Message, StoredMessage, SysFlag, encode_batch_item};
+use remoting::{
+    QueryMessageRequestHeader, QueryMessageResponseHeader, Request, Response, ResponseCode, SendMessageRequestHeader,
+    SendMessageResponseHeader, ViewMessageRequestHeader,
+};
 use stage::{TIMEOUT, pull_from, send_to, waiting, with_broker};
 
 #[test]
@@ -204,5 +207,69 @@ fn delayed_message_arrives_after_its_level() {
         assert!(host.now().since(sent_at) >= Duration::from_millis(900));
         assert_eq!(pulled.messages[0].message.delay_level(), None);
         assert_eq!(pulled.messages[0].sys_flag, SysFlag(0));
+    });
+}
+
+fn by_key(topic: &str, key: &str, max_num: i32) -> QueryMessageRequestHeader {
+    let (begin_timestamp, end_timestamp) = (0, i64::MAX);
+    let (topic, key) = (topic.to_owned(), key.to_owned());
+    QueryMessageRequestHeader { topic, key, max_num, begin_timestamp, end_timestamp, unique_key_query: None }
+}
+
+#[test]
+fn messages_are_found_by_key_and_by_unique_id() {
+    with_broker("defaultQueryMaxNum=2", |_, caller| async move {
+        let mut sent = Vec::new();
+        for number in 0..5 {
+            let keys = format!("all n{number}");
+            let unique = format!("U{}", number / 3);
+            let told = caller.send(send_to("t", &[("KEYS", &keys), ("UNIQ_KEY", &unique)]), &number.to_string()).await;
+            sent.push(told.decode::<SendMessageResponseHeader>().unwrap());
+            caller.pull(waiting(pull_from("t", number), TIMEOUT)).await;
+        }
+        caller.send(send_to("other", &[("KEYS", "all")]), "other").await;
+        caller.pull(waiting(pull_from("other", 0), TIMEOUT)).await;
+
+        let ask = async |header: QueryMessageRequestHeader| caller.ask(Request::QueryMessage(header), "").await;
+        let bodies = |response: &Response| -> Vec<String> {
+            let messages = StoredMessage::decode_all(response.body_bytes()).unwrap();
+            messages.iter().map(|found| String::from_utf8(found.message.body.to_vec()).unwrap()).collect()
+        };
+        // A message is indexed a moment after it can be pulled.
+        let mut all = ask(by_key("other", "all", 64)).await;
+        while all.code == ResponseCode::QUERY_NOT_FOUND {
+            all = ask(by_key("other", "all", 64)).await;
+        }
+        assert_eq!(bodies(&all), ["other"]);
+        let all = ask(by_key("t", "all", 64)).await;
+        assert_eq!(
+            (all.code, bodies(&all)),
+            (ResponseCode::SUCCESS, ["0", "1", "2", "3", "4"].map(str::to_owned).to_vec())
+        );
+        let header: QueryMessageResponseHeader = all.decode().unwrap();
+        let messages = StoredMessage::decode_all(all.body_bytes()).unwrap();
+        assert!(header.index_last_update_phy_offset > i64::try_from(messages[4].phy.0).unwrap(), "{header:?}");
+        assert!(header.index_last_update_timestamp >= messages[4].store_ms, "{header:?}");
+        assert_eq!(bodies(&ask(by_key("t", "all", 2)).await), ["3", "4"]);
+        assert_eq!(bodies(&ask(by_key("t", "n3", 64)).await), ["3"]);
+        assert_eq!(bodies(&ask(by_key("t", "U1", 64)).await), ["3", "4"]);
+        let unique = QueryMessageRequestHeader { unique_key_query: Some(true), ..by_key("t", "U0", 64) };
+        assert_eq!(bodies(&ask(unique).await), ["1", "2"], "defaultQueryMaxNum bounds a search by unique id");
+        let early = QueryMessageRequestHeader { end_timestamp: messages[1].store_ms, ..by_key("t", "all", 64) };
+        assert_eq!(
+            messages.iter().filter(|found| found.store_ms <= messages[1].store_ms).count(),
+            bodies(&ask(early).await).len()
+        );
+        for nothing in [by_key("t", "n5", 64), by_key("u", "n3", 64), by_key("t", "n3", 0), by_key("t", "n3", -1)] {
+            let refused = ask(nothing).await;
+            assert_eq!(refused.code, ResponseCode::QUERY_NOT_FOUND);
+            assert_eq!(refused.remark.as_deref(), Some("can not find message, maybe time range not correct"));
+        }
+        // The place that a producer was told leads to the message too.
+        let id = message::OffsetMessageId::parse(&sent[3].msg_id).unwrap();
+        let view = ViewMessageRequestHeader { topic: Some("t".to_owned()), offset: i64::try_from(id.phy.0).unwrap() };
+        assert_eq!(bodies(&caller.ask(Request::ViewMessageById(view), "").await), ["3"]);
+        let nowhere = ViewMessageRequestHeader { topic: None, offset: 1 };
+        assert_eq!(caller.ask(Request::ViewMessageById(nowhere), "").await.code, ResponseCode::SYSTEM_ERROR);
     });
 }

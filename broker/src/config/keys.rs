@@ -99,6 +99,7 @@ static SUPPORTED: &[Key<BrokerConfig>] = &[
     Key { name: "messageIndexEnable", field: Flag(|c| &mut c.store.message_index) },
     Key { name: "maxHashSlotNum", field: Count(|c| &mut c.store.index_slots, 1..=INDEX_MAX) },
     Key { name: "maxIndexNum", field: Count(|c| &mut c.store.index_entries, 2..=INDEX_MAX) },
+    Key { name: "defaultQueryMaxNum", field: Count(|c| &mut c.unique_query_max_count, 1..=65_536) },
     Key { name: "maxMsgsNumBatch", field: Count(|c| &mut c.store.query_max_count, 1..=65_536) },
     Key { name: "flushDiskType", field: Other { read: read_flush, show: show_flush } },
     Key { name: "syncFlushTimeout", field: Time(|c| &mut c.store.sync_flush_timeout, Millis) },

@@ -100,7 +100,6 @@ pub(super) static WITHOUT_EFFECT: &[&str] = &[
     "debugLockEnable",
     "defaultMessageRequestMode",
     "defaultPopShareQueueNum",
-    "defaultQueryMaxNum",
     "destroyMapedFileIntervalForcibly",
     "disableCallbackExecutor",
     "disableConsumeIfConsumerReadSlowly",
