@@ -131,7 +131,7 @@ fn an_unknown_key_is_refused_with_the_nearest() {
     let output = staticfire(&["broker", "-c", file.to_str().unwrap()]);
     assert!(!output.status.success());
     let line = one_line(&output);
-    assert!(line.contains("a.conf:5: unknown key `brokrName`; did you mean `brokerName`?"), "{line}");
+    assert!(line.contains("a.conf:7: unknown key `brokrName`; did you mean `brokerName`?"), "{line}");
 }
 
 #[test]

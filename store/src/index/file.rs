@@ -206,7 +206,7 @@ impl IndexFile {
 
     /// Where the file may hold anything but zeros, from `at` on.
     pub(crate) fn next_data(&self, at: u64) -> io::Result<Option<u64>> {
-        self.file.next_data(at)
+        Ok(self.file.next_data(at)?.map(|data| data.start))
     }
 
     pub(crate) fn write(&self, bytes: &[u8], at: u64) -> io::Result<()> {
