@@ -9,18 +9,26 @@ use super::{MutantsArguments, Problem, check_mutant, child, pool, read_scenario}
 use crate::output::say;
 
 /// All planted bugs. The scenario of each has its name, and says which checker must catch it within how many seeds.
-pub const MUTANTS: [&str; 11] = [
+pub const MUTANTS: [&str; 19] = [
+    "abort-file-ignored",
     "ack-before-flush",
+    "checkpoint-ahead-of-flush",
     "commit-before-processing",
+    "config-written-in-place",
+    "crc-not-checked-on-recovery",
     "delay-from-birth",
     "dispatch-before-flush",
     "flush-without-msync",
+    "flushed-moves-on-flush-error",
+    "no-directory-flush",
     "offset-given-again-after-recovery",
+    "queues-not-rebuilt",
     "recovery-leaves-cut-bytes",
     "recovery-truncates-one-too-many",
     "refuse-after-store",
     "retry-flush-after-error",
     "tags-by-hash-only",
+    "writes-stay-refused",
 ];
 
 /// Runs all planted bugs, and the same seeds without them, of which no checker may complain.

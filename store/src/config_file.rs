@@ -61,6 +61,7 @@ impl ConfigFile {
                     return Ok(Some(value));
                 }
                 Read::Missing => {}
+                Read::Bad(_) if host::mutant!("config-written-in-place") => return Ok(None),
                 Read::Bad(why) => reason = reason.or(Some(format!("{}: {why}", path.display()))),
             }
         }
@@ -81,6 +82,11 @@ impl ConfigFile {
         // The first save of a store makes the directory: a power loss must not take its name away again.
         if !self.files.exists(dir).await.map_err(StoreError::io("look at", dir))? {
             make_dir(&self.files, dir).await.map_err(StoreError::io("create", dir))?;
+        }
+        if host::mutant!("config-written-in-place") {
+            let file = self.files.open(&self.path, OpenOptions::REPLACE).await;
+            let written = file.and_then(|file| file.write_all_at(&text, 0));
+            return written.map_err(StoreError::io("write", &self.path));
         }
         let new = self.beside("tmp");
         self.write(&new, &text).await.map_err(StoreError::io("write", &new))?;
