@@ -282,6 +282,19 @@ impl Event {
         matches!(self, Event::DiskError("eio-flush", path) if path.starts_with("commitlog/"))
     }
 
+    /// Whether a file failed without which a broker cannot make anything durable: it writes nothing more until it is
+    /// restarted, offsets included.
+    #[must_use]
+    pub fn fences_store(&self) -> bool {
+        match self {
+            Event::DiskError("eio-flush", path) => {
+                ["commitlog/", "consumequeue/", "index/", "checkpoint"].iter().any(|part| path.starts_with(part))
+            }
+            Event::DiskError("eio-write", path) => path == "checkpoint",
+            _ => false,
+        }
+    }
+
     /// The queue that it is about.
     #[must_use]
     pub fn queue(&self) -> Option<QueueRef> {

@@ -6,7 +6,7 @@ use message::DelayLevels;
 
 use crate::{
     history::{Event, History, MessageId},
-    scenario::{BrokerGroup, FaultKind, Kind, Scenario},
+    scenario::{Back, BrokerGroup, FaultKind, Kind, Scenario},
     world::nanos,
 };
 
@@ -58,21 +58,26 @@ fn delay_levels(group: &BrokerGroup) -> DelayLevels {
     list.and_then(|list| DelayLevels::parse(list).ok()).unwrap_or_default()
 }
 
-/// When faults set the clocks of brokers, or let them run wrong.
+/// When faults set the clocks of brokers, or let them run wrong. One that goes back little by little runs wrong until
+/// nobody knows when.
 fn clocks_wrong(scenario: &Scenario, history: &History) -> Vec<(u64, u64)> {
     let brokers: Vec<String> =
         scenario.nodes().into_iter().filter(|(_, kind)| *kind == Kind::Broker).map(|(node, _)| node).collect();
-    let is_clock = |id: &str| {
-        scenario.faults.iter().any(|fault| {
-            fault.id == id && matches!(&fault.kind, FaultKind::Clock { node, .. } if brokers.contains(node))
-        })
+    let clock_of = |id: &str| {
+        let fault = scenario.faults.iter().find(|fault| fault.id == id)?;
+        match &fault.kind {
+            FaultKind::Clock { node, back, .. } if brokers.contains(node) => Some(*back),
+            _ => None,
+        }
     };
     let mut open = BTreeMap::new();
     let mut wrong = Vec::new();
     for record in &history.records {
         match &record.event {
-            Event::FaultBegin(id, _) if is_clock(id) => drop(open.insert(id.as_str(), record.at)),
-            Event::FaultEnd(id) => wrong.extend(open.remove(id.as_str()).map(|from| (from, record.at))),
+            Event::FaultBegin(id, _) if clock_of(id).is_some() => drop(open.insert(id.as_str(), record.at)),
+            Event::FaultEnd(id) if clock_of(id) == Some(Back::Step) => {
+                wrong.extend(open.remove(id.as_str()).map(|from| (from, record.at)));
+            }
             _ => {}
         }
     }

@@ -92,7 +92,7 @@ fn is_of_life(event: &Event) -> bool {
 /// What brokers have not saved, so that a stop does not differ from a crash.
 #[derive(Default)]
 struct Unsaved {
-    /// Since when they write nothing more, because their logs could not be flushed.
+    /// Since when they write nothing more, because a file failed that they cannot do without.
     fenced: BTreeMap<NodeRef, u64>,
     /// Those whose last writing of offsets went wrong.
     offsets: BTreeSet<NodeRef>,
@@ -242,7 +242,7 @@ impl<'a> Facts<'a> {
                 let how = if *how == Down::Stop && saves_nothing { Down::Kill } else { *how };
                 self.downs.entry(node).or_default().push((index, at, how));
             }
-            _ if event.fails_log_flush() => {
+            _ if event.fences_store() => {
                 fenced.entry(node).or_insert(at);
             }
             Event::DiskError(_, path) if path.starts_with("config/consumerOffset.json") => {
