@@ -130,6 +130,7 @@ scenarios! {
     stopped_while_offsets_are_saved: "stopped-while-offsets-are-saved",
     topic_grows: "topic-grows",
     unreadable_among_others: "unreadable-among-others",
+    w22_retries_after_power_loss: "retries-after-power-loss",
     worse_disks: "worse-disks",
     wrong_clocks: "wrong-clocks",
 }

@@ -254,7 +254,7 @@ fn power_lost_during_recovery_changes_nothing() {
 }
 
 #[test]
-fn a_full_disk_refuses_writes_and_takes_them_again() {
+fn w14_a_full_disk_refuses_writes_and_takes_them_again() {
     for seed in SEEDS {
         let shared = Arc::new(Shared::default());
         let told = Arc::clone(&shared);
@@ -315,7 +315,7 @@ fn under_async_flush_a_loss_of_power_takes_a_tail_and_no_more() {
 }
 
 #[test]
-fn what_recovery_shows_after_a_failed_flush_stays() {
+fn w13_what_recovery_shows_after_a_failed_flush_stays() {
     let shared = Arc::new(Shared::default());
     let told = Arc::clone(&shared);
     let program = move |host: Host, stop: StopSignal| {
@@ -363,6 +363,94 @@ fn what_recovery_shows_after_a_failed_flush_stays() {
         stand.stop(node, Duration::from_secs(10)).await;
     });
     assert_eq!(shared.acked.lock().unwrap().len(), 2);
+}
+
+/// Entries that cannot be written for some seconds are written then, each at its own offset.
+#[test]
+fn w03_a_queue_that_could_not_be_written_lacks_no_entry() {
+    for seed in SEEDS {
+        let shared = Arc::new(Shared::default());
+        let program = life(&shared, FlushDiskType::Sync);
+        on_stand(seed, &shared, 64 << 20, move |stand, node| async move {
+            stand.start(node, program);
+            for (key, path) in ["/store/consumequeue/*", "/store/index/*"].into_iter().enumerate() {
+                stand.sleep(Duration::from_secs(1)).await;
+                let failing = DiskFault { path: path.into(), error: DiskError::Write, hits: Hits::Chance(1_000_000) };
+                stand.disk(node).add_fault(key as u64, failing);
+                stand.sleep(Duration::from_secs(3)).await;
+                stand.disk(node).remove_fault(key as u64);
+            }
+            stand.sleep(Duration::from_secs(2)).await;
+            // The next life compares queues and index with what was acknowledged.
+            stand.stop(node, Duration::from_secs(10)).await;
+            stand.restart(node);
+            stand.sleep(Duration::from_secs(1)).await;
+            stand.stop(node, Duration::from_secs(10)).await;
+        });
+        assert!(shared.acked.lock().unwrap().len() > 100, "seed {seed}: {}", shared.acked.lock().unwrap().len());
+    }
+}
+
+/// What a life after a kill could read is there after a loss of power, though nobody had waited for the disk.
+#[test]
+fn w12_what_recovery_shows_is_on_disk() {
+    let shared = Arc::new(Shared::default());
+    let told = Arc::clone(&shared);
+    let program = move |host: Host, stop: StopSignal| {
+        let shared = Arc::clone(&told);
+        async move {
+            let never = Duration::from_secs(3600);
+            let lazy = StoreConfig { flush_interval: never, ..config(FlushDiskType::Async) };
+            let store = Store::open(lazy).await.map_err(|error| error.to_string())?;
+            if host.incarnation() == 1 {
+                for _ in 0..50 {
+                    put(&store, &shared, 700).await.map_err(|error| error.to_string())?;
+                }
+                assert_eq!(store.flushed_phy().0, 0);
+            } else {
+                check(&store, &shared)?;
+            }
+            stop.requested().await;
+            store.shutdown().await.map_err(|error| error.to_string())
+        }
+    };
+    on_stand(7, &shared, 64 << 20, move |stand, node| async move {
+        stand.start(node, program);
+        stand.sleep(Duration::from_secs(1)).await;
+        stand.kill(node);
+        stand.restart(node);
+        stand.sleep(Duration::from_secs(1)).await;
+        stand.power_loss(&[node], Some(Survival::AllOld), 1);
+        stand.restart(node);
+        stand.sleep(Duration::from_secs(1)).await;
+        stand.stop(node, Duration::from_secs(10)).await;
+    });
+    assert_eq!(shared.acked.lock().unwrap().len(), 50);
+}
+
+#[test]
+fn w24_recovery_does_not_ask_a_clock_that_was_put_back() {
+    for seed in SEEDS {
+        let shared = Arc::new(Shared::default());
+        let program = life(&shared, FlushDiskType::Sync);
+        on_stand(seed, &shared, 64 << 20, move |stand, node| async move {
+            stand.start(node, program);
+            for round in 0..6 {
+                stand.sleep(Duration::from_millis(1200)).await;
+                stand.step_wall(node, if round % 2 == 0 { -3_600_000 } else { 1_800_000 });
+                stand.sleep(Duration::from_millis(400)).await;
+                if round % 3 == 0 {
+                    stand.kill(node)
+                } else {
+                    drop(stand.power_loss(&[node], None, round))
+                }
+                stand.restart(node);
+            }
+            stand.sleep(Duration::from_secs(1)).await;
+            stand.stop(node, Duration::from_secs(10)).await;
+        });
+        assert!(shared.acked.lock().unwrap().len() > 100, "seed {seed}: {}", shared.acked.lock().unwrap().len());
+    }
 }
 
 #[cfg(feature = "mutants")]

@@ -279,6 +279,24 @@ fn every_scenario_has_its_seeds_in_ci() {
     assert!(wrong.is_empty(), "\n{wrong}");
 }
 
+#[test]
+fn every_weakness_has_its_test_where_the_page_says() {
+    let page = read(&root().join("docs/store.md"));
+    let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| W") && line.contains("…`")).collect();
+    let mut wrong = String::new();
+    for (number, row) in (1..).zip(&rows) {
+        let name = format!("w{number:02}_");
+        let path = row.rsplit("| `").next().and_then(|cell| cell.split('`').next()).unwrap_or_default();
+        let source = if root().join(path).is_file() { read(&root().join(path)) } else { String::new() };
+        // A scenario has its name in a list of tests.
+        let is_there = [format!("fn {name}"), format!("    {name}")].iter().any(|test| source.contains(test));
+        if !row.starts_with(&format!("| W{number:02}:")) || !row.contains(&format!("`{name}…`")) || !is_there {
+            writeln!(wrong, "docs/store.md: no test `{name}…` in `{path}`: {row}").unwrap();
+        }
+    }
+    assert!(wrong.is_empty() && rows.len() == 28, "{} rows\n{wrong}", rows.len());
+}
+
 /// One Rust file: its path, and its lines up to the module of its unit tests.
 struct Source {
     path: PathBuf,

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn clamp_lowers_only_what_lies_beyond_the_end() {
+    fn w10_clamp_lowers_only_what_lies_beyond_the_end() {
         let offsets = ConsumerOffsets::new(ConsumerOffsetTable::default(), 500);
         offsets.commit(at(0), QueueOffset(7), 1);
         offsets.commit(at(1), QueueOffset(7), 1);

@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_file_never_replaces_a_good_backup() {
+    fn w09_a_damaged_file_never_replaces_a_good_backup() {
         with_dir(|dir| async move {
             let path = dir.join("offsets.json");
             let file = ConfigFile::new(&path);
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn two_damaged_copies_are_an_error_and_not_an_empty_table() {
+    fn w09_two_damaged_copies_are_an_error_and_not_an_empty_table() {
         with_dir(|dir| async move {
             let file = ConfigFile::new(dir.join("offsets.json"));
             std::fs::write(dir.join("offsets.json"), "").unwrap();

@@ -181,3 +181,43 @@ pub(crate) fn entry_tags_code(view: &RecordView<'_>, delays: &DelayLevels) -> i6
     }
     tags_code(view.property(property::TAGS))
 }
+
+#[cfg(test)]
+mod tests {
+    use message::{DelayLevels, Draft, PhyOffset, QueueOffset, RecordError, Stamp, SysFlag, stamp};
+
+    use super::{Checks, Ended, read_run};
+
+    fn record(phy: u64, offset: u64) -> Vec<u8> {
+        let draft = Draft {
+            topic: "t",
+            queue_id: 0,
+            flag: 0,
+            sys_flag: SysFlag(0),
+            born_ms: 1,
+            born_host: "10.0.0.9:50000".parse().unwrap(),
+            store_host: "10.0.0.1:10911".parse().unwrap(),
+            reconsume_times: 0,
+            prepared_phy: PhyOffset(0),
+            body: b"body",
+            properties: "",
+        };
+        let mut record = Vec::new();
+        draft.encode(&mut record).unwrap();
+        stamp(&mut record, Stamp { queue_offset: QueueOffset(offset), phy: PhyOffset(phy), store_ms: 1 });
+        record
+    }
+
+    /// The reference passes over the rest of what can be read, and the queues lack it for good.
+    #[test]
+    fn w27_a_bad_record_ends_the_run_and_nothing_behind_it_is_taken() {
+        let size = record(0, 0).len();
+        let mut log: Vec<u8> = (0..3).flat_map(|offset| record(offset * size as u64, offset)).collect();
+        let run = |log: &[u8]| read_run(log, 0, Checks::STRUCTURE, true, &DelayLevels::default());
+        assert_eq!((run(&log).bytes, run(&log).groups[0].entries.len()), (3 * size as u64, 3));
+        log[size + 7] ^= 1; // The magic of the second one.
+        let run = run(&log);
+        assert_eq!((run.bytes, run.groups[0].entries.len()), (size as u64, 1));
+        assert!(matches!(run.ended, Ended::Invalid(RecordError::Magic(_))), "{:?}", run.ended);
+    }
+}

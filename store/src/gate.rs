@@ -98,4 +98,26 @@ mod tests {
         gate.stop();
         assert_eq!(gate.block(), Some(WriteBlock::Stopped));
     }
+
+    #[test]
+    fn w23_a_reason_ends_when_its_cause_is_gone() {
+        let gate = Gate::default();
+        assert!(gate.set_queues_failing(true));
+        assert!(!gate.set_queues_failing(true));
+        assert_eq!(gate.block(), Some(WriteBlock::QueuesFailing));
+        assert!(gate.set_queues_failing(false));
+        assert_eq!(gate.block(), None);
+    }
+
+    #[test]
+    fn w26_what_ends_one_reason_does_not_end_another() {
+        let gate = Gate::default();
+        gate.set_used_percent(95, 90, 85);
+        gate.set_queues_failing(true);
+        gate.set_queues_failing(false);
+        assert_eq!(gate.block(), Some(WriteBlock::DiskFull { used_percent: 95 }));
+        gate.set_queues_failing(true);
+        gate.set_used_percent(10, 90, 85);
+        assert_eq!(gate.block(), Some(WriteBlock::QueuesFailing));
+    }
 }

@@ -95,7 +95,7 @@ fn only_a_store_that_was_closed_cleanly_is_continued() {
 }
 
 #[test]
-fn a_second_opener_is_refused_and_touches_nothing() {
+fn w18_a_second_opener_is_refused_and_touches_nothing() {
     on_machine(|dir| async move {
         let (running, all) = filled(&dir).await;
         running.flush().await;
@@ -110,7 +110,7 @@ fn a_second_opener_is_refused_and_touches_nothing() {
 }
 
 #[test]
-fn any_missing_part_of_the_queues_is_rebuilt() {
+fn w06_any_missing_part_of_the_queues_is_rebuilt() {
     on_machine(|dir| async move {
         let (running, all) = filled(&dir).await;
         let killed = dir.with_extension("killed");
@@ -222,7 +222,7 @@ fn a_message_that_the_log_lost_hides_not_the_one_behind_it() {
 }
 
 #[test]
-fn a_lost_abort_file_loses_no_entry() {
+fn w11_a_lost_abort_file_loses_no_entry() {
     on_machine(|dir| async move {
         let (_running, all) = filled(&dir).await;
         let copy = dir.with_extension("copy");
@@ -235,7 +235,7 @@ fn a_lost_abort_file_loses_no_entry() {
 }
 
 #[test]
-fn a_torn_tail_is_cut_and_never_comes_back() {
+fn w04_a_torn_tail_is_cut_and_never_comes_back() {
     on_machine(|dir| async move {
         let (_running, all) = filled(&dir).await;
         let copy = dir.with_extension("copy");
@@ -268,7 +268,7 @@ fn a_torn_tail_is_cut_and_never_comes_back() {
 }
 
 #[test]
-fn a_bad_record_among_durable_ones_is_reported_and_not_cut() {
+fn w20_a_bad_record_among_durable_ones_is_reported_and_not_cut() {
     on_machine(|dir| async move {
         let (running, all) = filled(&dir).await;
         running.shutdown().await.unwrap();
@@ -304,7 +304,7 @@ fn a_missing_last_log_file_is_reported() {
 }
 
 #[test]
-fn files_that_were_made_ahead_are_dropped_whatever_their_length() {
+fn w17_files_that_were_made_ahead_are_dropped_whatever_their_length() {
     on_machine(|dir| async move {
         let (running, all) = filled(&dir).await;
         running.shutdown().await.unwrap();

@@ -252,7 +252,7 @@ fn offsets_are_found_by_time() {
 }
 
 #[test]
-fn expired_files_go_and_held_bytes_stay() {
+fn w15_expired_files_go_and_held_bytes_stay() {
     on_machine(|dir| async move {
         let host = host::Host::current();
         let store = Store::open(StoreConfig { file_reserved: Duration::ZERO, delete_when: vec![], ..config(&dir) })

@@ -342,6 +342,27 @@ mod tests {
         read("bindAddress=0.0.0.0\nbrokerIP1=10.0.0.1");
     }
 
+    /// With one copy, which is its own, a synchronous master has nobody to wait for. The reference waits for nobody either
+    /// when it is told to, by default.
+    #[test]
+    fn w21_a_master_that_cannot_wait_for_copies_does_not_promise_to() {
+        let error = |text: &str| BrokerConfig::read(read_properties(text, "b.conf").unwrap()).unwrap_err().to_string();
+        assert_eq!(
+            error("brokerRole=SYNC_MASTER\ninSyncReplicas=2"),
+            "b.conf:2: inSyncReplicas = `2`: this version does not replicate"
+        );
+        assert_eq!(read("brokerRole=SYNC_MASTER").in_sync_replicas, 1);
+    }
+
+    /// The reference acknowledges messages that are in a buffer of the process only.
+    #[test]
+    fn w25_there_is_no_buffer_in_front_of_the_page_cache() {
+        let text = "transientStorePoolEnable=true\ntransientStorePoolSize=5";
+        let (_, idle) = BrokerConfig::read(read_properties(text, "b.conf").unwrap()).unwrap();
+        let idle: Vec<String> = idle.iter().map(|one| one.to_string()).collect();
+        assert!(idle[0].contains("transientStorePoolEnable") && idle[1].contains("transientStorePoolSize"), "{idle:?}");
+    }
+
     fn assert_says(error: &str, part: &str) {
         assert!(error.starts_with("broker.conf:1: ") && error.contains(part), "{error}");
     }
