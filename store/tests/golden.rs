@@ -4,9 +4,10 @@ mod support;
 
 use std::path::{Path, PathBuf};
 
+use base64::Engine as _;
 use message::{OffsetMessageId, PhyOffset, QueueOffset, StoredMessage};
 use serde_json::Value;
-use staticfire_store::{GetStatus, Store, StoreConfig};
+use staticfire_store::{GetStatus, KeyQuery, Store, StoreConfig};
 use support::{copy_dir, find, get, golden, on_machine, read_all};
 
 fn lines(path: PathBuf) -> Vec<Value> {
@@ -216,6 +217,39 @@ fn the_index_of_a_cleanly_closed_store_is_built_to_the_byte() {
             store.shutdown().await.unwrap();
             std::fs::remove_dir_all(&dir).unwrap();
         }
+    });
+}
+
+/// The bytes behind the header of a frame.
+fn body_of(line: &Value) -> Vec<u8> {
+    let frame = base64::engine::general_purpose::STANDARD.decode(line["frame"].as_str().unwrap()).unwrap();
+    let header_bytes = u32::from_be_bytes(frame[4..8].try_into().unwrap()) & 0x00FF_FFFF; // Above: the encoding.
+    frame[8 + header_bytes as usize..].to_vec()
+}
+
+#[test]
+fn a_search_by_key_finds_what_apache_found() {
+    let Some(golden) = golden() else { return };
+    on_machine(|dir| async move {
+        copy_dir(&golden.join("clean-exit/store"), &dir);
+        let store = Store::open(golden_config(&dir)).await.unwrap();
+        let frames: Vec<Value> =
+            lines(golden.join("frames.jsonl")).into_iter().filter(|line| line["request_code"] == 12).collect();
+        let (asked, answered) = (&frames[0]["header"]["extFields"], &frames[1]);
+        let number = |value: &Value| value.as_str().unwrap().parse::<i64>().unwrap();
+        let result = store.query(&KeyQuery {
+            topic: asked["topic"].as_str().unwrap(),
+            key: asked["key"].as_str().unwrap(),
+            max_count: number(&asked["maxNum"]) as u32,
+            begin_ms: number(&asked["beginTimestamp"]),
+            end_ms: number(&asked["endTimestamp"]),
+        });
+        let body = body_of(answered);
+        assert!(!body.is_empty() && result.records.concat() == body);
+        let reach = &answered["header"]["extFields"];
+        assert_eq!(result.index_last_ms, number(&reach["indexLastUpdateTimestamp"]));
+        assert_eq!(result.index_last_phy, PhyOffset(number(&reach["indexLastUpdatePhyoffset"]) as u64));
+        store.shutdown().await.unwrap();
     });
 }
 

@@ -76,6 +76,8 @@ pub struct Sent {
     pub queue: i32,
     pub offset: i64,
     pub id: String,
+    /// Where the broker keeps it, as an id.
+    pub offset_id: String,
 }
 
 /// A message as the listener of a consumer saw it.
@@ -189,8 +191,9 @@ impl Drop for Driver {
 }
 
 fn parse_sent(words: &[&str]) -> Sent {
-    let &["sent", key, queue, offset, id, _] = words else { panic!("not acknowledged: {words:?}") };
-    Sent { key: key.into(), queue: queue.parse().unwrap(), offset: offset.parse().unwrap(), id: id.into() }
+    let &["sent", key, queue, offset, id, offset_id] = words else { panic!("not acknowledged: {words:?}") };
+    let (queue, offset) = (queue.parse().unwrap(), offset.parse().unwrap());
+    Sent { key: key.into(), queue, offset, id: id.into(), offset_id: offset_id.into() }
 }
 
 fn parse_got(words: &[&str]) -> Got {

@@ -192,6 +192,38 @@ fn mqadmin_sees_the_cluster() {
     assert_eq!(rows.iter().map(|row| row[3].parse::<i64>().unwrap()).sum::<i64>(), 40, "{status}");
 }
 
+#[test]
+fn mqadmin_finds_messages_by_key_and_by_both_ids() {
+    let Some(mut bench) = Bench::start("searched", 4) else { return };
+    let sent = bench.driver.send("searched", "sync", "key", 30, 64);
+    let (asked, last) = (&sent[7], sent.last().unwrap());
+    bench.eventually("the last message is indexed", |driver| {
+        driver.mqadmin(&format!("queryMsgByKey -t searched -k {}", last.key)).contains(&last.id)
+    });
+    // Once as it is, and once more by what a broker that was killed finds again.
+    for round in ["before", "after"] {
+        let by_key = bench.driver.mqadmin(&format!("queryMsgByKey -t searched -k {}", asked.key));
+        let rows: Vec<Vec<&str>> = by_key.lines().map(|line| line.split_whitespace().collect()).collect();
+        let (queue, offset) = (asked.queue.to_string(), asked.offset.to_string());
+        assert!(rows.iter().any(|row| *row == [asked.id.as_str(), &queue, &offset]), "{round}: {by_key}");
+        assert_eq!(sent.iter().filter(|sent| by_key.contains(&sent.id)).count(), 1, "{round}: {by_key}");
+        let by_place = bench.driver.mqadmin(&format!("queryMsgById -t searched -i {}", asked.offset_id));
+        for word in ["searched", &asked.key, &asked.id] {
+            assert!(by_place.contains(word), "{round}: no `{word}` in\n{by_place}");
+        }
+        if round == "before" {
+            bench.cluster.kill_broker();
+            bench.cluster.start_broker();
+            bench.eventually("the broker answers again", |driver| driver.try_offsets("nobody", "searched").is_some());
+        }
+    }
+    // In one process this command works once: it keeps its client, which it has shut down.
+    let by_id = bench.driver.mqadmin(&format!("queryMsgByUniqueKey -t searched -i {}", asked.id));
+    for word in ["searched", &asked.key, &asked.id] {
+        assert!(by_id.contains(word), "no `{word}` in\n{by_id}");
+    }
+}
+
 /// A cluster of one name server and one broker with one topic, and the Java client that works on it.
 struct Bench {
     // Dropped in this order: the client would otherwise spend its last seconds looking for the servers.
