@@ -17,7 +17,7 @@ use crate::{
 const CONFIG_MAX_BYTES: u64 = 1 << 20;
 
 /// Whatever kept a server from starting or going on.
-type Failure = Box<dyn Error + Send + Sync>;
+pub type Failure = Box<dyn Error + Send + Sync>;
 
 /// Arguments of `staticfire namesrv`.
 #[derive(Args)]
@@ -123,7 +123,8 @@ fn warn_of(idle: &[WithoutEffect]) {
     }
 }
 
-fn read_file(path: Option<&PathBuf>) -> Result<Vec<Setting>, Failure> {
+/// The settings of a file; none without one.
+pub fn read_file(path: Option<&PathBuf>) -> Result<Vec<Setting>, Failure> {
     let Some(path) = path else { return Ok(Vec::new()) };
     let text = files::read_text(path, CONFIG_MAX_BYTES)?;
     Ok(read_properties(&text, &path.display().to_string())?)

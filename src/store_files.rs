@@ -7,15 +7,17 @@ use std::{
     process::ExitCode,
 };
 
+use broker::BrokerConfig;
 use clap::{Args, Subcommand};
 use host::fs::DirEntry;
-use message::{DelayLevels, Properties, RecordView};
+use message::{Properties, RecordView};
 use serde_json::{Map, Value, json};
 use store::audit::{Audit, AuditOptions, AuditSource, Content, audit, each_record};
 
 use crate::{
-    EXIT_FAILED, complain_text,
+    EXIT_FAILED, complain, complain_text,
     output::{Unwritten, say},
+    servers::{Failure, read_file},
 };
 
 /// Something is wrong with the store.
@@ -50,18 +52,15 @@ struct Place {
     /// The root of the store: what storePathRootDir says
     #[arg(value_name = "DIR")]
     root: PathBuf,
-    /// Where the commit log is, if not in `commitlog` below the root: what storePathCommitLog says
-    #[arg(long, value_name = "DIR")]
-    commit_log: Option<PathBuf>,
+    /// The broker's configuration, if it says where the commit log is, how large index files are, or other delay levels
+    #[arg(short = 'c', long = "configFile", value_name = "FILE")]
+    config: Option<PathBuf>,
 }
 
 #[derive(Args)]
 struct CheckArguments {
     #[command(flatten)]
     place: Place,
-    /// The delay levels of the broker, if not the usual ones: what messageDelayLevel says
-    #[arg(long, value_name = "LEVELS", value_parser = |text: &str| DelayLevels::parse(text))]
-    delay_levels: Option<DelayLevels>,
     /// Print one JSON object instead of lines
     #[arg(long)]
     json: bool,
@@ -143,44 +142,41 @@ pub fn main(arguments: &StoreArguments) -> ExitCode {
         StoreCommand::Dump(arguments) => dump(arguments),
     };
     result.unwrap_or_else(|error| {
-        complain_text(&error.to_string());
+        complain(&*error);
         ExitCode::from(EXIT_FAILED)
     })
 }
 
-/// Opens the store: it must be a directory, and no broker may have it open.
-fn open(place: &Place) -> io::Result<(Directory<'_>, PathBuf)> {
+/// Opens the store: it must be a directory, and no broker may have it open. The second says how to look at it.
+fn open(place: &Place) -> Result<(Directory<'_>, AuditOptions), Failure> {
+    let mut options = AuditOptions::default();
+    if place.config.is_some() {
+        let (config, _) = BrokerConfig::read(read_file(place.config.as_ref())?)?;
+        options.delay_levels = config.store.delay_levels;
+        options.index_shape = Some((config.store.index_slots, config.store.index_entries));
+        if let Some(dir) = config.store.commit_log_dir {
+            options.commit_log_dir = std::path::absolute(dir)?;
+        }
+    }
+    let root = place.root.display();
     let source = Directory(&place.root);
     let names: Vec<String> = source.list(Path::new(""))?.into_iter().map(|entry| entry.name).collect();
-    if !names.iter().any(|name| name == "commitlog") && place.commit_log.is_none() {
-        return Err(io::Error::other(format!(
-            "{} holds no directory commitlog: name the root of a store, or --commit-log",
-            place.root.display()
-        )));
+    if !names.iter().any(|name| name == "commitlog") && options.commit_log_dir.is_relative() {
+        let message =
+            format!("{root} holds no directory commitlog: name the root of a store, or its broker's configuration");
+        return Err(message.into());
     }
     if names.iter().any(|name| name == "lock") && host::real::is_locked(&place.root.join("lock"))? {
-        return Err(io::Error::other(format!(
-            "a broker has {} open: stop it, or copy the directory",
-            place.root.display()
-        )));
+        return Err(format!("a broker has {root} open: stop it, or copy the directory").into());
     }
-    let commit_log = match &place.commit_log {
-        Some(dir) => std::path::absolute(dir)?,
-        None => AuditOptions::default().commit_log_dir,
-    };
-    Ok((source, commit_log))
+    Ok((source, options))
 }
 
-fn check(arguments: &CheckArguments) -> io::Result<ExitCode> {
-    let (source, commit_log_dir) = open(&arguments.place)?;
-    let delay_levels = arguments.delay_levels.clone().unwrap_or_default();
-    let found = audit(&source, &AuditOptions { commit_log_dir, delay_levels, dispatched: false })?;
-    if arguments.json { say!("{}", as_json(&found)) } else { tell(&found) }.map_err(unwritten)?;
+fn check(arguments: &CheckArguments) -> Result<ExitCode, Failure> {
+    let (source, options) = open(&arguments.place)?;
+    let found = audit(&source, &options)?;
+    if arguments.json { say!("{}", as_json(&found)) } else { tell(&found) }.map_err(|error| error.to_string())?;
     Ok(if found.count == 0 { ExitCode::SUCCESS } else { ExitCode::from(EXIT_DAMAGED) })
-}
-
-fn unwritten(error: Unwritten) -> io::Error {
-    io::Error::other(error)
 }
 
 fn as_json(audit: &Audit) -> Value {
@@ -195,6 +191,7 @@ fn as_json(audit: &Audit) -> Value {
         "records": audit.records,
         "queues": audit.queues,
         "entries": audit.entries,
+        "index_entries": audit.index_entries,
         "not_dispatched": audit.not_dispatched,
         "count": audit.count,
         "findings": findings.collect::<Vec<_>>(),
@@ -209,8 +206,9 @@ fn tell(audit: &Audit) -> Result<(), Unwritten> {
     if more > 0 {
         say!("and {more} more")?;
     }
-    let Audit { log_files, log_start, log_end, records, queues, entries, .. } = audit;
-    say!("{records} records in {log_files} files, log {log_start}..{log_end}; {entries} entries in {queues} queues")?;
+    let Audit { log_files, log_start, log_end, records, queues, entries, index_entries, .. } = audit;
+    say!("{records} records in {log_files} files, log {log_start}..{log_end}")?;
+    say!("{entries} entries in {queues} queues, {index_entries} in the index")?;
     if !audit.is_clean {
         say!("it was not closed cleanly: {} records wait for their entries until it is opened", audit.not_dispatched)?;
     }
@@ -221,14 +219,14 @@ fn tell(audit: &Audit) -> Result<(), Unwritten> {
     }
 }
 
-fn dump(arguments: &DumpArguments) -> io::Result<ExitCode> {
-    let (source, commit_log) = open(&arguments.place)?;
+fn dump(arguments: &DumpArguments) -> Result<ExitCode, Failure> {
+    let (source, options) = open(&arguments.place)?;
     let mut out = io::BufWriter::new(io::stdout().lock());
     let mut left = arguments.limit.unwrap_or(u64::MAX);
     let mut damages = 0;
     let shown = each_record(
         &source,
-        &commit_log,
+        &options.commit_log_dir,
         |view, path, at| {
             if left == 0 {
                 return Ok(ControlFlow::Break(()));
@@ -245,7 +243,7 @@ fn dump(arguments: &DumpArguments) -> io::Result<ExitCode> {
         },
     );
     match shown.and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
         _ if damages > 0 => Ok(ExitCode::from(EXIT_DAMAGED)),
         _ => Ok(ExitCode::SUCCESS),
     }

@@ -125,12 +125,12 @@ scenarios! {
     power_loss_at_flush: "power-loss-at-flush",
     power_loss_sync_flush: "power-loss-sync-flush",
     rebalance_scale_out_and_in: "rebalance-scale-out-and-in",
+    w22_retries_after_power_loss: "retries-after-power-loss",
     retry_deleted_with_its_log_file: "retry-deleted-with-its-log-file",
     rotten_queues: "rotten-queues",
     stopped_while_offsets_are_saved: "stopped-while-offsets-are-saved",
     topic_grows: "topic-grows",
     unreadable_among_others: "unreadable-among-others",
-    w22_retries_after_power_loss: "retries-after-power-loss",
     worse_disks: "worse-disks",
     wrong_clocks: "wrong-clocks",
 }

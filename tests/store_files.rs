@@ -51,6 +51,9 @@ fn nothing_is_wrong_with_the_golden_stores() {
     let clean = store(&["check"], &golden.join("clean-exit/store"));
     assert_eq!(clean.status.code(), Some(0), "{}", out(&clean));
     assert!(out(&clean).ends_with("nothing is wrong\n") && !out(&clean).contains("cleanly"), "{}", out(&clean));
+    let found: Value =
+        serde_json::from_str(out(&store(&["check", "--json"], &golden.join("clean-exit/store")))).unwrap();
+    assert!(found["index_entries"].as_u64() > Some(900), "{found}");
     let killed = store(&["check"], &golden.join("killed/store"));
     assert_eq!(killed.status.code(), Some(0), "{}", out(&killed));
     assert!(out(&killed).contains("it was not closed cleanly"), "{}", out(&killed));
@@ -126,7 +129,7 @@ fn what_is_no_store_or_in_use_is_refused_in_one_line() {
     broker.wait().unwrap();
     refused(&while_open, "a broker has ");
     assert_eq!(store(&["check"], &root).status.code(), Some(0));
-    for wrong in [&["dump", "--offsets", "9..3"][..], &["dump", "--queue", "x"], &["check", "--delay-levels", "1x"]] {
+    for wrong in [&["dump", "--offsets", "9..3"][..], &["dump", "--queue", "x"], &["check", "--queue", "1"]] {
         assert_eq!(store(wrong, &root).status.code(), Some(2), "{wrong:?}");
     }
 }

@@ -1,12 +1,14 @@
 //! The offline audit: what is wrong with the files of a store, and where.
 //!
 //! It reads a store at rest and changes nothing. Each record of the commit log must be whole, stand where it says it
-//! stands, and carry on the offsets of its queue; log and consume queues must fit one to one. It goes past what is
-//! damaged, so that one bad byte does not hide another.
+//! stands, and carry on the offsets of its queue; log and consume queues must fit one to one, and so must the index and
+//! the keys of the records if the store was closed cleanly. It goes past what is damaged, so that one bad byte does not
+//! hide another.
 //!
 //! Not everything can be seen: the format has no checksum over the fields of a record, so another flag, host or time
 //! is as good as the right one.
 
+mod index;
 mod log;
 mod queue;
 
@@ -24,6 +26,7 @@ use message::{DelayLevels, Properties, RecordView, body_crc};
 use crate::{
     entry::CqEntry,
     follow::{entry_tags_code, has_entry},
+    index::{IndexHeader, IndexShape},
     log_file::file_name,
 };
 
@@ -32,6 +35,8 @@ use queue::Queue;
 
 /// The directory of the consume queues, below the root.
 const CONSUME_QUEUE: &str = "consumequeue";
+/// The directory of the index files, below the root.
+const INDEX: &str = "index";
 /// The file that is there while a broker has the store open, and after a crash.
 const ABORT: &str = "abort";
 
@@ -67,6 +72,9 @@ pub struct Content {
 pub struct AuditOptions {
     /// Where the commit log is (`storePathCommitLog`), if not in `commitlog` below the root.
     pub commit_log_dir: PathBuf,
+    /// Slots and entries of an index file (`maxHashSlotNum`, `maxIndexNum`); `None` to take four entries for each slot, as
+    /// the defaults have it, and as many as the length of the file says.
+    pub index_shape: Option<(u32, u32)>,
     /// The delay levels of the broker (`messageDelayLevel`): they decide what entries of delayed messages hold.
     pub delay_levels: DelayLevels,
     /// Whether every record must have its entry although the store was not closed cleanly, because its broker had the
@@ -78,9 +86,22 @@ impl Default for AuditOptions {
     fn default() -> AuditOptions {
         AuditOptions {
             commit_log_dir: PathBuf::from("commitlog"),
+            index_shape: None,
             delay_levels: DelayLevels::default(),
             dispatched: false,
         }
+    }
+}
+
+impl AuditOptions {
+    /// What is in an index file of this length.
+    fn index_shape(&self, len: u64) -> IndexShape {
+        let (slots, entries) = self.index_shape.unwrap_or_else(|| {
+            let usual = IndexShape { slots: 1, entries: 4 }.file_bytes() - IndexHeader::SIZE_BYTES;
+            let slots = u32::try_from(len.saturating_sub(IndexHeader::SIZE_BYTES) / usual).unwrap_or(0).max(1);
+            (slots, slots.saturating_mul(4))
+        });
+        IndexShape { slots, entries }
     }
 }
 
@@ -127,6 +148,8 @@ pub struct Audit {
     pub queues: usize,
     /// Entries of queues.
     pub entries: u64,
+    /// Entries of index files.
+    pub index_entries: u64,
     /// Records that have no entry yet, behind the ends of their queues: a broker makes up for that when it opens a store
     /// that was not closed cleanly.
     pub not_dispatched: u64,
@@ -178,8 +201,10 @@ pub fn audit(source: &impl AuditSource, options: &AuditOptions) -> io::Result<Au
     for queue in queues.values() {
         entries += queue.check(&log, &extent, &mut finds);
     }
+    let index_entries = index::check(source, options, (&log, &extent), is_clean, &mut finds)?;
     Ok(Audit {
         is_clean,
+        index_entries,
         log_files: log.file_count(),
         log_start: log.start(),
         log_end: extent.end,

@@ -28,7 +28,7 @@ mod file;
 pub(crate) mod rebuild;
 mod tail;
 
-pub(crate) use file::{IndexHeader, IndexShape};
+pub(crate) use file::{IndexEntry, IndexHeader, IndexShape, parse_name as index_name};
 
 /// Entries and slots written since the last sync, in bytes, from which on a sync is worth its cost before its time.
 const FLUSH_BYTES: u64 = 16 << 20;

@@ -41,11 +41,17 @@ impl AuditSource for Dir {
 }
 
 fn look(root: &Path) -> Audit {
-    audit_with(root, &AuditOptions::default())
+    audit_with(root, &of_config())
 }
 
 fn audit_with(root: &Path, options: &AuditOptions) -> Audit {
     audit(&Dir(root.to_owned()), options).unwrap()
+}
+
+/// How the stores of these tests are configured.
+fn of_config() -> AuditOptions {
+    let config = config(Path::new(""));
+    AuditOptions { index_shape: Some((config.index_slots, config.index_entries)), ..AuditOptions::default() }
 }
 
 /// A closed store whose log has several files and whose queues have some, too.
@@ -99,8 +105,9 @@ fn records_without_entries_are_no_damage_before_recovery() {
         let audit = look(&root);
         assert_eq!(findings(&audit), Vec::<String>::new());
         assert_eq!(audit.not_dispatched, 100);
-        let strict = AuditOptions { dispatched: true, ..AuditOptions::default() };
-        assert_eq!(audit_with(&root, &strict).count, 100);
+        let strict = AuditOptions { dispatched: true, ..of_config() };
+        let strict = audit_with(&root, &strict);
+        assert_eq!(strict.count, 100, "{:#?}", findings(&strict));
     });
 }
 
@@ -136,7 +143,42 @@ fn records_of_first_file(root: &Path) -> Vec<u64> {
 const LOG_0: &str = "commitlog/00000000000000000000";
 const LOG_1: &str = "commitlog/00000000000000016384";
 const QUEUE_0: &str = "consumequeue/TopicB/1/00000000000000000000";
+/// 20 slots of 4 bytes behind a header of 40; entries of 20 bytes behind them. `spec/store.md` 6.1.
+const INDEX_ENTRY_1: u64 = 40 + 20 * 4 + 20;
 const QUEUE_1: &str = "consumequeue/TopicB/1/00000000000000002000";
+
+/// One in each part of the first index file.
+fn index_damages(root: &Path) -> Vec<Damage> {
+    let index = std::fs::read_dir(root.join("index")).unwrap().map(|entry| entry.unwrap().file_name()).min().unwrap();
+    let index = format!("index/{}", index.to_str().unwrap());
+    let bytes = std::fs::read(root.join(&index)).unwrap();
+    let used_slot = (0..20).find(|slot| bytes[40 + slot * 4 + 3] != 0).unwrap() as u64;
+    let parts = [
+        ("begin time of an index file", 7, 0),
+        ("end time", 15, 8),
+        ("first position", 23, 16),
+        ("last position", 31, 24),
+        ("used slots", 35, 32),
+        ("slot", 40 + used_slot * 4 + 3, 40 + used_slot * 4),
+        ("hash of an entry", INDEX_ENTRY_1 + 3, INDEX_ENTRY_1),
+        ("position of an entry", INDEX_ENTRY_1 + 11, INDEX_ENTRY_1),
+        ("age of an entry", INDEX_ENTRY_1 + 14, INDEX_ENTRY_1),
+        ("link of an entry", INDEX_ENTRY_1 + 18, INDEX_ENTRY_1),
+    ];
+    let flips = parts.map(|(name, byte, at)| Damage {
+        name,
+        plant: flip(&index, byte),
+        expected: vec![(index.clone(), Some(at))],
+    });
+    let count = Damage { name: "count of entries", plant: flip(&index, 38), expected: vec![(index.clone(), Some(36))] };
+    let whole = index.clone();
+    let cut = Damage {
+        name: "index file cut",
+        plant: Box::new(move |root| cut(&root.join(&whole), 1_000)),
+        expected: vec![(index, None)],
+    };
+    flips.into_iter().chain([count, cut]).collect()
+}
 
 /// Offsets of parts in a record: `spec/store.md` 2.1.
 fn damages(root: &Path) -> Vec<Damage> {
@@ -243,11 +285,11 @@ fn zero(path: &Path, range: std::ops::Range<usize>) {
 fn every_planted_damage_is_named_with_its_file_and_its_place() {
     on_machine(|root| async move {
         filled(&root).await;
-        for damage in damages(&root) {
+        for damage in damages(&root).into_iter().chain(index_damages(&root)) {
             let copy = root.with_file_name("copy");
             copy_dir(&root, &copy);
             (damage.plant)(&copy);
-            let audit = look(&copy);
+            let audit = audit_with(&copy, &of_config());
             assert!(audit.count > 0, "{}: nothing found", damage.name);
             for (path, at) in damage.expected {
                 let is_there =
@@ -283,10 +325,10 @@ fn it_goes_on_behind_a_damage() {
 #[test]
 fn golden_stores_are_sound() {
     let Some(golden) = support::golden() else { return };
-    let clean = look(&golden.join("clean-exit/store"));
+    let clean = audit_with(&golden.join("clean-exit/store"), &AuditOptions::default());
     assert_eq!(findings(&clean), Vec::<String>::new());
-    assert!(clean.is_clean && clean.records > 900, "{clean:?}");
-    let killed = look(&golden.join("killed/store"));
+    assert!(clean.is_clean && clean.records > 900 && clean.index_entries > 900, "{clean:?}");
+    let killed = audit_with(&golden.join("killed/store"), &AuditOptions::default());
     assert_eq!(findings(&killed), Vec::<String>::new());
     assert!(!killed.is_clean, "{killed:?}");
 }

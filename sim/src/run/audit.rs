@@ -45,6 +45,7 @@ pub(super) fn audit_all(cluster: &Cluster, converged: bool) {
         };
         let image = cluster.stand.disk(cluster.id(&node)).sparse_image();
         let mut options = AuditOptions { dispatched: converged, ..AuditOptions::default() };
+        options.index_shape = Some((config.store.index_slots, config.store.index_entries));
         options.delay_levels = config.store.delay_levels;
         options.commit_log_dir = config.store.commit_log_dir.unwrap_or(options.commit_log_dir);
         let found = audit(&Files(&image), &options).expect("an image is in memory");
