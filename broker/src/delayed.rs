@@ -10,7 +10,7 @@ use host::{Host, time::Mono};
 use message::{DelayLevels, Draft, PhyOffset, QueueOffset, SCHEDULE_TOPIC, StoredMessage, TRANS_HALF_TOPIC, property};
 use remoting::body::{DataVersion, DelayOffsetTable};
 use store::{GetRequest, GetStatus, Store, config_file::ConfigFile};
-use tracing::{debug, warn};
+use tracing::{debug, error, warn};
 
 use crate::{identity::Identity, send::properties, table_file::Chain};
 
@@ -229,6 +229,11 @@ impl DelayedMessages {
 
     /// Stores a message that is due where it belongs; true if it is done with. Source: `spec/store.md` 11.2.
     fn put(&self, message: &StoredMessage) -> bool {
+        // The copy would get a CRC of its own, and nobody could tell any more that the body is wrong.
+        if message::body_crc(&message.message.body) != message.body_crc {
+            error!(phy = %message.phy, "the body of a delayed message is not what was stored, it is passed over");
+            return true;
+        }
         let properties = &message.message.properties;
         let topic = properties.get(property::REAL_TOPIC);
         let queue = properties.get(property::REAL_QUEUE_ID).and_then(|queue| queue.parse().ok());

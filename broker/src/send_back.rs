@@ -123,7 +123,9 @@ impl SendBacks {
     fn look_up(&self, offset: i64) -> Result<StoredMessage, Response> {
         let record = u64::try_from(offset).ok().and_then(|phy| self.store.record_at(PhyOffset(phy)));
         let message = record.and_then(|mut record| StoredMessage::decode(&mut record).ok());
-        message.ok_or_else(|| {
+        // A copy would get a CRC of its own, and hide that the body is wrong.
+        let is_whole = |message: &StoredMessage| message::body_crc(&message.message.body) == message.body_crc;
+        message.filter(is_whole).ok_or_else(|| {
             Response::failure(ResponseCode::SYSTEM_ERROR, format!("look message by offset failed, {offset}"))
         })
     }

@@ -2,14 +2,15 @@
 
 mod stage;
 
-use std::time::Duration;
+use std::{os::unix::fs::FileExt, path::Path, time::Duration};
 
 use message::{Message, StoredMessage, SysFlag, encode_batch_item};
 use remoting::{
-    QueryMessageRequestHeader, QueryMessageResponseHeader, Request, Response, ResponseCode, SendMessageRequestHeader,
-    SendMessageResponseHeader, ViewMessageRequestHeader,
+    ConsumerSendMsgBackRequestHeader, QueryMessageRequestHeader, QueryMessageResponseHeader, Request, Response,
+    ResponseCode, SendMessageRequestHeader, SendMessageResponseHeader, ViewMessageRequestHeader,
 };
-use stage::{TIMEOUT, pull_from, send_to, waiting, with_broker};
+use stage::{Caller, TIMEOUT, config, pull_from, run, send_to, waiting, with_broker};
+use staticfire_broker::Broker;
 
 #[test]
 fn sent_message_is_pulled_with_everything_it_had() {
@@ -207,6 +208,53 @@ fn delayed_message_arrives_after_its_level() {
         assert!(host.now().since(sent_at) >= Duration::from_millis(900));
         assert_eq!(pulled.messages[0].message.delay_level(), None);
         assert_eq!(pulled.messages[0].sys_flag, SysFlag(0));
+    });
+}
+
+/// Changes the first byte of a body in the log of a broker that runs.
+fn spoil(root: &Path, body: &str) {
+    let path = root.join("commitlog").join("0".repeat(20));
+    let log = std::fs::read(&path).unwrap();
+    let at = log.windows(body.len()).position(|bytes| bytes == body.as_bytes()).unwrap();
+    let file = std::fs::File::options().write(true).open(&path).unwrap();
+    file.write_all_at(b"#", at as u64).unwrap();
+}
+
+#[test]
+fn a_delayed_message_with_a_spoilt_body_is_passed_over() {
+    run(|_, folder| async move {
+        let broker = Broker::start(config(folder.path(), "messageDelayLevel=1s")).await.unwrap();
+        let caller = Caller::new(broker.local_addr());
+        for body in ["spoilt by the disk", "whole"] {
+            caller.send(send_to("t", &[("DELAY", "1")]), body).await;
+        }
+        spoil(folder.path(), "spoilt by the disk");
+        assert_eq!(caller.pull(waiting(pull_from("t", 0), TIMEOUT)).await.bodies(), ["whole"]);
+        broker.shutdown().await.unwrap();
+    });
+}
+
+#[test]
+fn a_message_with_a_spoilt_body_cannot_be_given_back() {
+    run(|_, folder| async move {
+        let broker = Broker::start(config(folder.path(), "")).await.unwrap();
+        let caller = Caller::new(broker.local_addr());
+        caller.send(send_to("t", &[]), "spoilt by the disk").await;
+        let pulled = caller.pull(waiting(pull_from("t", 0), TIMEOUT)).await.messages.remove(0);
+        spoil(folder.path(), "spoilt by the disk");
+        let back = ConsumerSendMsgBackRequestHeader {
+            offset: i64::try_from(pulled.phy.0).unwrap(),
+            group: "g".to_owned(),
+            delay_level: 0,
+            origin_msg_id: None,
+            origin_topic: None,
+            unit_mode: None,
+            max_reconsume_times: None,
+            broker_name: None,
+        };
+        let answer = caller.ask(Request::ConsumerSendMsgBack(back), "").await;
+        assert_eq!(answer.code, ResponseCode::SYSTEM_ERROR);
+        broker.shutdown().await.unwrap();
     });
 }
 
