@@ -276,7 +276,7 @@ impl Event {
         }
     }
 
-    /// Whether a flush of a commit log failed: its broker writes nothing more until it is restarted.
+    /// Whether a flush of a commit log failed, so that what was in the page cache may be gone.
     #[must_use]
     pub fn fails_log_flush(&self) -> bool {
         matches!(self, Event::DiskError("eio-flush", path) if path.starts_with("commitlog/"))

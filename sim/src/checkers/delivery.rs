@@ -112,22 +112,33 @@ fn broker_of(history: &History, delivery: &Delivery<'_>) -> Option<NodeRef> {
     history.nodes.get_index_of(&broker).map(|node| NodeRef(node as u32))
 }
 
-/// Whether a member was frozen when an offset was seen to be committed, and gave queues up afterwards: it had not heard
-/// that it had lost one, and commits how far it had been (`spec/protocol.md` 7.3).
+/// Whether a member was frozen when an offset was first seen to be committed, and has committed how far it had been since
+/// it went on: when it gave queues up, or before, because it had not heard that it had lost one (`spec/protocol.md` 7.3).
+/// What was seen long after it went on, it has not taken back.
 fn taken_back_by_a_frozen_member(
     facts: &Facts<'_>,
     history: &History,
     group: &str,
-    above: &Seen,
+    (first, last): (&Seen, &Seen),
     again: &Delivery<'_>,
 ) -> bool {
     facts.hindered_of(group).any(|(member, frozen)| {
         let node = history.nodes.get_index_of(member).map(|node| NodeRef(node as u32));
-        let moves = node.into_iter().flat_map(|node| facts.moves_of(node, again.queue));
-        let mut later = moves.filter(|moved| above.index < moved.index && moved.index < again.index);
-        later.any(|moved| {
-            frozen.iter().any(|(from, until)| *from <= above.at && moved.at <= until + COMMIT_IN_FLIGHT_NANOS)
-        })
+        let moves: Vec<_> = node.into_iter().flat_map(|node| facts.moves_of(node, again.queue)).collect();
+        let gave_up = |within: u64| {
+            let mut later = moves.iter().filter(|moved| first.index < moved.index && moved.index < again.index);
+            later.any(|moved| moved.at <= within)
+        };
+        let goes_on_as_owner = |until: u64| {
+            let is_owner = moves.iter().rfind(|moved| moved.at < until).is_some_and(|moved| moved.takes_over);
+            is_owner
+                && (first.at..=again.at).contains(&until)
+                && last.at <= until.saturating_add(COMMIT_IN_FLIGHT_NANOS)
+        };
+        frozen
+            .iter()
+            .filter(|(from, _)| *from <= first.at)
+            .any(|(_, until)| goes_on_as_owner(*until) || gave_up(until.saturating_add(COMMIT_IN_FLIGHT_NANOS)))
     })
 }
 
@@ -145,9 +156,10 @@ fn committed_for_good(
     // the committed offset back with the next commit of his own. Nor does what was seen before the offset was seen to
     // have gone back: whether it may is for `commit_regress` to say.
     let between = |seen: &&Seen| before.index < seen.index && seen.index < again.index;
-    let at_last = seen.iter().filter(between).rev().take_while(|seen| seen.offset > again.offset);
-    let above = at_last.last()?;
-    if taken_back_by_a_frozen_member(facts, history, group, above, again) {
+    let mut at_last = seen.iter().filter(between).rev().take_while(|seen| seen.offset > again.offset);
+    let last = at_last.next()?;
+    let above = at_last.last().unwrap_or(last);
+    if taken_back_by_a_frozen_member(facts, history, group, (above, last), again) {
         return None;
     }
     let started = facts.ups.get(&again.node).into_iter().flatten().rfind(|(index, _)| *index < again.index);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     history::{Down, Event, History, Look, MessageId, NodeRef, QueueRef},
-    scenario::{ConsumerGroup, Fault, FaultKind, Scenario},
+    scenario::{BrokerGroup, ConsumerGroup, Fault, FaultKind, Scenario},
 };
 
 /// One message that a producer began to send.
@@ -100,7 +100,7 @@ struct Unsaved {
 
 /// Everything sorted.
 pub(super) struct Facts<'a> {
-    groups: &'a [ConsumerGroup],
+    scenario: &'a Scenario,
     /// The messages.
     pub sends: BTreeMap<MessageId, Sent<'a>>,
     /// All deliveries in order.
@@ -153,7 +153,7 @@ const SILENT_FAULTS: [&str; 18] = [
 impl<'a> Facts<'a> {
     pub fn collect(scenario: &'a Scenario, history: &'a History) -> Facts<'a> {
         let mut facts = Facts {
-            groups: &scenario.consumers,
+            scenario,
             sends: BTreeMap::new(),
             all_deliveries: Vec::new(),
             by_message: BTreeMap::new(),
@@ -293,6 +293,9 @@ impl<'a> Facts<'a> {
                 let missed_at = silent_since.remove(id.as_str()).map(|since| since + MISSED_NANOS);
                 self.disturbances
                     .extend(missed_at.filter(|missed_at| *missed_at < at).map(|missed_at| (missed_at, at)));
+                if freezes_a_name_server(self.scenario, id) {
+                    self.disturbances.push((at, at + registration_nanos(self.scenario)));
+                }
             }
             Event::NodeUp | Event::NodeDown(..) | Event::FaultBegin(..) => {}
             _ => return,
@@ -330,7 +333,7 @@ impl<'a> Facts<'a> {
     /// The groups that must finish a message of this look.
     pub fn groups_that_want(&self, look: &Look) -> impl Iterator<Item = &'a str> {
         let wants = move |group: &&ConsumerGroup| group.topic == look.topic && group.wants(Some(&look.tag));
-        self.groups.iter().filter(wants).map(|group| group.group.as_str()).collect::<Vec<_>>().into_iter()
+        self.scenario.consumers.iter().filter(wants).map(|group| group.group.as_str()).collect::<Vec<_>>().into_iter()
     }
 
     /// The deliveries of a message to a group, in order.
@@ -364,6 +367,28 @@ impl<'a> Facts<'a> {
         let is_up = ups.map(|(index, _)| *index).any(|up| (down..at).contains(&up));
         (!is_up).then_some(down)
     }
+}
+
+/// Whether a fault freezes a name server, or holds back what it is sent. When it goes on it reads what stands on
+/// connections that were given up meanwhile, and may take such a registration of a broker for the latest: when that
+/// connection ends the broker is gone from the routes, until it registers for the next time.
+fn freezes_a_name_server(scenario: &Scenario, id: &str) -> bool {
+    let is_name_server = |node: &str| node.starts_with("namesrv/");
+    scenario.faults.iter().find(|fault| fault.id == id).is_some_and(|fault| match &fault.kind {
+        FaultKind::Pause { node } => is_name_server(node),
+        FaultKind::Cut { hold, .. } => *hold,
+        FaultKind::Partition { shape, .. } => shape.name() == "clog",
+        _ => false,
+    })
+}
+
+/// The longest pause between two registrations of a broker. Source: `spec/protocol.md` 10.2.
+fn registration_nanos(scenario: &Scenario) -> u64 {
+    let period = |group: &BrokerGroup| {
+        let value = group.config.iter().rfind(|(key, _)| key == "registerNameServerPeriod").map(|(_, value)| value);
+        value.and_then(|value| value.parse().ok()).unwrap_or(30_000_u64).clamp(10_000, 60_000)
+    };
+    scenario.brokers.iter().map(period).max().unwrap_or(0) * 1_000_000
 }
 
 /// The stretches in which faults froze nodes, held them at gates, took the space of their disks or let calls on files

@@ -1,5 +1,6 @@
 mod commits;
 mod injected;
+mod owners;
 mod seen;
 
 use super::*;

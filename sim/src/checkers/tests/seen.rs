@@ -126,6 +126,27 @@ fn only_the_clock_of_a_broker_excuses_a_short_delay() {
 }
 
 #[test]
+fn a_clock_that_comes_back_slowly_is_wrong_until_the_settle_phase_has_set_it_right() {
+    let found = |back: &str| {
+        let fault = format!(
+            "[[fault]]\nid = \"c\"\nat = \"1s\"\nkind = \"skew\"\nnode = \"broker-a/0\"\nby = \"-10m\"\nback = \"{back}\"\n"
+        );
+        let story = Story::with("SYNC_FLUSH", &fault);
+        story.event("probe/0", |_| Event::FaultBegin("c".into(), "skew"));
+        story.event("probe/0", |_| Event::FaultEnd("c".into())).later(10);
+        story.send(0, 0).deliver("billing/0", 0, 0).nack("billing/0", 0, 0).later(1);
+        story.event("probe/0", |_| Event::Phase("settle")).again("billing/1", 0, 0);
+        finish_retry(&story, 0);
+        // Nothing is wrong with it any more.
+        story.send(1, 1).deliver("billing/0", 1, 1).nack("billing/0", 1, 1).later(1).again("billing/1", 1, 1);
+        finish_retry(&story, 1);
+        story.found()
+    };
+    assert_eq!(found("slew"), [("early", 1)]);
+    assert_eq!(found("step"), [("early", 2)]);
+}
+
+#[test]
 fn what_the_audit_finds_counts_unless_the_disk_has_spoilt_that_file() {
     let found = |spoilt: Option<(&'static str, &str)>| {
         let story = Story::of("SYNC_FLUSH");

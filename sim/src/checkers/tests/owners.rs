@@ -1,0 +1,42 @@
+//! Stories about queues that have two owners for a while.
+
+use super::*;
+
+#[test]
+fn a_member_that_goes_on_after_a_pause_takes_a_commit_back_before_it_hears_that_it_has_lost_its_queue() {
+    // It owned the queue when it was frozen; how long before the second delivery it goes on; whether somebody has seen
+    // the higher offset long after that.
+    let found = |was_owner: bool, goes_on: u64, seen_again: bool| {
+        let story = Story::with_pause_of("billing/1");
+        if was_owner {
+            story.assign("billing/1");
+        }
+        story.send(0, 0).later(60).event("probe/0", |_| Event::FaultBegin("f".into(), "pause"));
+        story.assign("billing/0").consume(0, 0).later(1).commit(1).later(10);
+        story.event("probe/0", |_| Event::FaultEnd("f".into())).later(goes_on);
+        if seen_again {
+            story.commit(1);
+        }
+        story.revoke("billing/0").assign("billing/0").deliver("billing/0", 0, 0).ack("billing/0", 0, 0);
+        story.found()
+    };
+    assert_eq!(found(true, 1, false), []);
+    assert_eq!(found(true, 6, true), [("dup-deliver", 1)]);
+    assert_eq!(found(false, 1, false), [("dup-deliver", 1)]);
+}
+
+#[test]
+fn routes_differ_longer_when_a_name_server_has_taken_an_old_registration_for_the_latest() {
+    let found = |frozen: &str, seconds: u64| {
+        let story = Story::with_pause_of(frozen);
+        story.event("probe/0", |_| Event::FaultBegin("f".into(), "pause"));
+        story.event("probe/0", |_| Event::FaultEnd("f".into())).later(seconds);
+        story.send(0, 0).consume(0, 0).deliver("billing/1", 0, 0).ack("billing/1", 0, 0);
+        story.found()
+    };
+    // The broker registers within 30 s, and views differ for 52 s from then on.
+    assert_eq!(found("namesrv/0", 81), []);
+    assert_eq!(found("namesrv/0", 83), [("dup-deliver", 1)]);
+    assert_eq!(found("checkout/0", 51), []);
+    assert_eq!(found("checkout/0", 53), [("dup-deliver", 1)]);
+}
