@@ -101,13 +101,21 @@ fn was_frozen(facts: &Facts<'_>, group: &str, seen: Seen, after: Seen) -> bool {
     frozen.any(|(from, until)| *from <= seen.at && (seen.at..=after.at).contains(until))
 }
 
-/// Whether two members of a group were given messages of a queue since a disturbance that may still make them both think
-/// that it is theirs. Each of them commits how far it is.
+/// Whether two members of a group were given messages of a queue, or think that it is theirs, since a disturbance that may
+/// still make them both think so. Each of them commits how far it is.
 fn had_two_owners(facts: &Facts<'_>, history: &History, (group, queue): (&str, QueueRef), at: u64) -> bool {
     let lasting = facts.disturbances.iter().filter(|(from, until)| (*from..=until + VIEWS_DIFFER_NANOS).contains(&at));
     let Some(since) = lasting.map(|(from, _)| *from).min() else { return false };
     let given = facts.all_deliveries.iter().filter(|delivery| {
         delivery.queue == queue && (since..=at).contains(&delivery.at) && group_of(history.node(delivery.node)) == group
     });
-    given.map(|delivery| delivery.node).collect::<BTreeSet<_>>().len() > 1
+    let owns = |node: &NodeRef| {
+        let last = facts.moves_of(*node, queue).filter(|moved| moved.at <= at).last();
+        let downs = facts.downs.get(node).map_or(&[][..], Vec::as_slice);
+        last.is_some_and(|moved| {
+            moved.takes_over && !downs.iter().any(|(index, down, _)| *index > moved.index && *down <= at)
+        })
+    };
+    let owners = facts.moves.keys().copied().filter(|node| group_of(history.node(*node)) == group && owns(node));
+    given.map(|delivery| delivery.node).chain(owners).collect::<BTreeSet<_>>().len() > 1
 }

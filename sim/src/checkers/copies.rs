@@ -36,6 +36,8 @@ pub(crate) struct Logs {
 #[derive(Default)]
 struct Log {
     flushes_before_ack: bool,
+    /// Nobody is shown what is only in its cache.
+    hides_unflushed: bool,
     file_bytes: u64,
     /// Lives of the process, in order.
     lives: Vec<Life>,
@@ -109,6 +111,7 @@ impl Logs {
                 let Some(node) = history.nodes.get_index_of(&format!("{}/{replica}", group.name)) else { continue };
                 let log = Log {
                     flushes_before_ack: scenario.flushes_before_ack(&group.name),
+                    hides_unflushed: scenario.hides_unflushed(&group.name),
                     file_bytes: group.log_file_bytes(),
                     may_be_restored: scenario.claim.iter().any(|claim| claim.kind == "restore-backup"),
                     ..Log::default()
@@ -153,10 +156,10 @@ impl Logs {
         self.nodes.values().filter_map(|log| log.copy_lost_after(index)).min()
     }
 
-    /// Whether the log of a node lost something lawfully between two records.
+    /// Whether the log of a node lawfully lost something that somebody may have seen between two records.
     pub fn cut_back_between(&self, node: NodeRef, from: usize, to: usize) -> bool {
         let Some(log) = self.nodes.get(&node) else { return false };
-        let lost_a_cache = log.cache_losses.iter().any(|(at, _)| (from..to).contains(at)) && !log.flushes_before_ack;
+        let lost_a_cache = log.cache_losses.iter().any(|(at, _)| (from..to).contains(at)) && !log.hides_unflushed;
         let found_a_hole = || {
             let mut recoveries = log.recoveries.iter().filter(|(at, _)| (from..to).contains(at));
             recoveries.any(|(at, _)| log.holes_before(*at).next().is_some())

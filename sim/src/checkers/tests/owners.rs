@@ -40,3 +40,21 @@ fn routes_differ_longer_when_a_name_server_has_taken_an_old_registration_for_the
     assert_eq!(found("checkout/0", 51), []);
     assert_eq!(found("checkout/0", 53), [("dup-deliver", 1)]);
 }
+
+#[test]
+fn an_owner_that_is_given_nothing_commits_as_well() {
+    let found = |owns: bool, dies: bool| {
+        let story = Story::of("SYNC_FLUSH");
+        if owns {
+            story.assign("billing/1");
+        }
+        if dies {
+            story.down("billing/1", Down::Kill);
+        }
+        story.send(0, 0).consume(0, 0).later(20).commit(5).later(1).commit(3);
+        story.found()
+    };
+    assert_eq!(found(true, false), []);
+    assert_eq!(found(false, false), [("commit-regress", 1)]);
+    assert_eq!(found(true, true), [("commit-regress", 1)]);
+}

@@ -71,6 +71,21 @@ fn under_synchronous_flush_nothing_is_delivered_that_is_not_on_disk() {
 }
 
 #[test]
+fn an_offset_may_show_two_messages_where_the_unflushed_is_shown() {
+    let found = |shows_unflushed: bool| {
+        let mut story = Story::of("SYNC_FLUSH");
+        let setting = ("readUnCommitted".to_owned(), "true".to_owned());
+        story.scenario.brokers[0].config.extend(Some(setting).filter(|_| shows_unflushed));
+        // Shown before it was on disk, and gone before it was acknowledged.
+        story.invoke(0).append(0).deliver("billing/0", 0, 0).ack("billing/0", 0, 0);
+        story.down("broker-a/0", Down::PowerLoss).recover(0).send(1, 0).consume(1, 0);
+        story.found()
+    };
+    assert_eq!(found(true), []);
+    assert_eq!(found(false), [("two-at-offset", 1)]);
+}
+
+#[test]
 fn what_recovery_has_found_is_on_disk() {
     let story = Story::of("SYNC_FLUSH");
     story.invoke(0).append(0).down("broker-a/0", Down::Kill).recover(1).deliver("billing/0", 0, 0).ok(0, 0);
