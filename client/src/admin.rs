@@ -4,7 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use host::{Host, task::TaskGroup};
 use message::{OffsetMessageId, QueueOffset, StoredMessage};
-use remoting::{CreateTopicRequestHeader, Payload, Request, ViewMessageRequestHeader, body::TopicRouteData};
+use remoting::{
+    CreateTopicRequestHeader, Payload, QueryMessageRequestHeader, Request, ResponseCode, ViewMessageRequestHeader,
+    body::TopicRouteData,
+};
 
 use crate::{
     config::ClientConfig,
@@ -144,6 +147,47 @@ impl Admin {
         let answer = self.core.ask(&addr, Request::ViewMessageById(header), Payload::EMPTY, timeout).await?;
         StoredMessage::decode(&mut answer.body.into_bytes())
             .map_err(|error| ClientError::Codec { addr, reason: error.to_string() })
+    }
+
+    /// Messages of a topic that have a unique id or a word of `KEYS`, as the masters of the topic find them, by the time
+    /// of their storage. Each master gives `max_count` at most, its latest.
+    ///
+    /// # Errors
+    /// [`ClientError::NoRoute`]; the first master that refuses for another reason than that it has none.
+    pub async fn query_message(
+        &self,
+        topic: &str,
+        key: &str,
+        max_count: u32,
+    ) -> Result<Vec<StoredMessage>, ClientError> {
+        let route = self.route(topic).await?;
+        let mut found = Vec::new();
+        for addr in route.broker_datas.iter().filter_map(|broker| broker.broker_addrs.get(&0)) {
+            let header = QueryMessageRequestHeader {
+                topic: topic.to_owned(),
+                key: key.to_owned(),
+                max_num: i32::try_from(max_count).unwrap_or(i32::MAX),
+                begin_timestamp: 0,
+                end_timestamp: i64::MAX,
+                unique_key_query: None,
+            };
+            let timeout = self.core.timing().request;
+            match self.core.ask(addr, Request::QueryMessage(header), Payload::EMPTY, timeout).await {
+                Ok(answer) => found.extend(
+                    StoredMessage::decode_all(answer.body.into_bytes())
+                        .map_err(|error| ClientError::Codec { addr: addr.to_string(), reason: error.to_string() })?,
+                ),
+                Err(ClientError::Broker { code: ResponseCode::QUERY_NOT_FOUND, .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        // Brokers may give other messages whose keys have the same hash.
+        found.retain(|one| {
+            one.message.unique_id() == Some(key)
+                || one.message.keys().is_some_and(|keys| keys.split(' ').any(|one| one == key))
+        });
+        found.sort_by_key(|message| message.store_ms);
+        Ok(found)
     }
 
     /// Ends. None of its tasks is left afterwards.

@@ -299,6 +299,11 @@ impl Disk {
         self.lock().damage(key, (pattern, what), count, now)
     }
 
+    /// The files whose whole path `pattern` says are gone, for good. Tells how many. No process may be using the disk.
+    pub fn lose_files(&self, pattern: &str) -> u64 {
+        self.lock().lose_files(pattern)
+    }
+
     /// Undoes damage where nobody has written anew.
     pub fn repair(&self, key: u64, now: u64) {
         self.lock().repair(key, now);

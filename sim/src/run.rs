@@ -6,6 +6,7 @@ mod faults;
 mod observer;
 pub(crate) mod pending;
 mod probe;
+mod search;
 mod settle;
 mod triggers;
 

@@ -56,7 +56,7 @@ pub const ALWAYS: &str = "always";
 pub const FAILURES: [&str; 7] = [ALWAYS, "converged", "exit", "legally-lost", "limit", "panic", "stop-killed"];
 
 /// Counts that `at-least` may name: how often something happened that a scenario is about.
-pub const COUNTS: [&str; 46] = [
+pub const COUNTS: [&str; 47] = [
     "sent",
     "acked",
     "info",
@@ -101,6 +101,7 @@ pub const COUNTS: [&str; 46] = [
     "rebalances",
     "queues-moved",
     "members-moved",
+    "files-lost",
     "config-changes",
     "offsets-loaded",
 ];

@@ -67,6 +67,19 @@ impl State {
         damaged
     }
 
+    /// See [`Disk::lose_files`](super::Disk::lose_files).
+    pub(super) fn lose_files(&mut self, pattern: &str) -> u64 {
+        let mut lost = 0;
+        for (path, _) in self.names.files().into_iter().filter(|(path, _)| means(pattern, path)) {
+            let Ok((dir, name)) = self.names.place(&path) else { continue };
+            self.seq += 1;
+            let removed = self.names.remove(dir, name, false, self.seq);
+            self.names.flush_dir(dir, self.seq, self.settings.durability);
+            lost += u64::from(removed.is_ok());
+        }
+        lost
+    }
+
     /// See [`Disk::repair`](super::Disk::repair).
     pub(super) fn repair(&mut self, key: u64, now: u64) {
         for damage in std::mem::take(&mut self.damages) {

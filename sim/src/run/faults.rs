@@ -125,6 +125,7 @@ fn apply(cluster: &Arc<Cluster>, number: usize, fault: &Fault) {
             cluster.hold_down(node);
             cluster.kill(node, Down::Panic);
         }
+        FaultKind::FilesLost { node, path } => disks::lose_files(cluster, number, node, path),
         FaultKind::DomainPowerLoss { domain, style, garbage } => {
             let nodes = cluster.plan.scenario.nodes_of_domain(domain);
             nodes.iter().for_each(|node| cluster.hold_down(node));
@@ -232,6 +233,7 @@ pub(super) fn end_fault(cluster: &Arc<Cluster>, number: usize) {
         | FaultKind::Panic { node }
         | FaultKind::PowerLoss { node, .. }
         | FaultKind::DiskReplaced { node }
+        | FaultKind::FilesLost { node, .. }
         | FaultKind::RestoreBackup { node, .. } => cluster.let_up(node),
         FaultKind::DomainPowerLoss { domain, .. } => {
             cluster.plan.scenario.nodes_of_domain(domain).iter().for_each(|node| cluster.let_up(node));

@@ -13,6 +13,7 @@ use crate::{
 
 use super::{
     cluster::{Change, Cluster, PROBE, Phase, in_one_line},
+    search::Search,
     settle::Rest,
 };
 
@@ -164,7 +165,7 @@ fn queues_of(cluster: &Cluster, broker: &str) -> Vec<(String, Queue)> {
 async fn settle(cluster: &Cluster, host: &Host, admin: &Admin, each: &[(String, Admin)]) {
     let scenario = &cluster.plan.scenario;
     let end = cluster.state().base + scenario.active + scenario.settle;
-    let mut rest = Rest::default();
+    let (mut rest, mut search) = (Rest::default(), Search::default());
     loop {
         host.sleep(SETTLE_PAUSE).await;
         let mut pending = pending_here(cluster);
@@ -173,6 +174,9 @@ async fn settle(cluster: &Cluster, host: &Host, admin: &Admin, each: &[(String, 
         }
         if pending.is_empty() {
             pending = behind(cluster, admin).await;
+        }
+        if pending.is_empty() {
+            pending = search.look(cluster, admin).await;
         }
         if pending.is_empty() {
             pending = rest.look(cluster);

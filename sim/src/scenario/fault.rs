@@ -216,6 +216,13 @@ pub enum FaultKind {
         /// When the backup is made.
         taken: Duration,
     },
+    /// The process dies, and files that follow from the log are gone when it comes back.
+    FilesLost {
+        /// The node.
+        node: String,
+        /// Which files, by their paths below the store: consume queues or index files.
+        path: String,
+    },
     /// Reads, writes and flushes take longer.
     DiskSlow {
         /// The node.
@@ -260,7 +267,7 @@ impl Fault {
 
 impl FaultKind {
     /// All names that `kind` may have in files.
-    pub const NAMES: [&str; 47] = [
+    pub const NAMES: [&str; 48] = [
         "kill",
         "panic",
         "stop",
@@ -287,6 +294,7 @@ impl FaultKind {
         "disk-stall",
         "disk-gone",
         "disk-replaced",
+        "files-lost",
         "restore-backup",
         "eio-read",
         "eio-write",
@@ -317,6 +325,7 @@ impl FaultKind {
             FaultKind::Kill { .. } => "kill",
             FaultKind::Panic { .. } => "panic",
             FaultKind::Stop { .. } => "stop",
+            FaultKind::FilesLost { .. } => "files-lost",
             FaultKind::DomainPowerLoss { .. } => "power-loss",
             FaultKind::RebalanceStorm { .. } => "rebalance-storm",
             FaultKind::ConfigChange { .. } => "config-change",
@@ -361,6 +370,7 @@ impl FaultKind {
             | FaultKind::Drain { node, .. }
             | FaultKind::DiskGone { node }
             | FaultKind::DiskReplaced { node }
+            | FaultKind::FilesLost { node, .. }
             | FaultKind::RestoreBackup { node, .. }
             | FaultKind::DiskError { node, .. }
             | FaultKind::TornFlush { node, .. }
@@ -399,6 +409,7 @@ impl FaultKind {
                 | FaultKind::DiskStall { .. }
                 | FaultKind::DiskGone { .. }
                 | FaultKind::DiskReplaced { .. }
+                | FaultKind::FilesLost { .. }
                 | FaultKind::RestoreBackup { .. }
                 | FaultKind::DiskError { .. }
                 | FaultKind::TornFlush { .. }
@@ -416,6 +427,7 @@ impl FaultKind {
             | FaultKind::PowerLoss { .. }
             | FaultKind::TornFlush { .. }
             | FaultKind::DiskReplaced { .. }
+            | FaultKind::FilesLost { .. }
             | FaultKind::RestoreBackup { .. }
             | FaultKind::DomainPowerLoss { .. } => Lasting::Down,
             FaultKind::OnLink { what: LinkFault::Reset, .. } | FaultKind::ConfigChange { .. } => Lasting::Moment,
@@ -467,6 +479,7 @@ impl FaultKind {
             FaultKind::AcceptFull { .. } | FaultKind::ConnectHang { .. } => Some("connects-ignored"),
             FaultKind::DiskSlow { .. } | FaultKind::DiskStall { .. } => Some("requests-slowed"),
             FaultKind::RebalanceStorm { .. } => Some("members-moved"),
+            FaultKind::FilesLost { .. } => Some("files-lost"),
             FaultKind::Clock {
                 what: ClockFault::Step(_) | ClockFault::Strobe { .. } | ClockFault::Extreme(_), ..
             } => Some("clock-steps"),

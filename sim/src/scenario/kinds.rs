@@ -208,6 +208,7 @@ impl Kinds<'_, '_> {
                 FaultKind::RestoreBackup { node: self.node()?, taken: taken.value }
             }
             "disk-gone" => FaultKind::DiskGone { node: self.node()? },
+            "files-lost" => self.files_lost()?,
             "disk-stall" => FaultKind::DiskStall { node: self.node()? },
             "eio-read" => self.disk_error(DiskError::Read)?,
             "eio-write" => self.disk_error(DiskError::Write)?,
@@ -284,6 +285,17 @@ impl Kinds<'_, '_> {
     }
 
     /// Which files, by their paths below the store.
+    /// Only what is built again from the log can be lost without losing messages.
+    fn files_lost(&mut self) -> Result<FaultKind, ScenarioError> {
+        let path = self.table.required::<String>("path")?;
+        let is_derived = ["consumequeue/", "index/"].iter().any(|folder| path.value.starts_with(folder));
+        if !is_derived {
+            let message = format!("`{}` are not files that follow from the log", path.value);
+            return Err(self.source.error(&path.at, message).with_help("write `consumequeue/*` or `index/*`"));
+        }
+        Ok(FaultKind::FilesLost { node: self.node()?, path: path.value })
+    }
+
     fn path(&mut self) -> Result<String, ScenarioError> {
         match self.table.optional::<String>("path")? {
             None => Ok("*".to_owned()),

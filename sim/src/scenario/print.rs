@@ -256,6 +256,7 @@ fn print_kind(out: &mut Lines, kind: &FaultKind) {
         | FaultKind::Media { .. }
         | FaultKind::DiskError { .. }
         | FaultKind::TornFlush { .. }
+        | FaultKind::FilesLost { .. }
         | FaultKind::RestoreBackup { .. }
         | FaultKind::DiskSlow { .. } => print_disk(out, kind),
         FaultKind::Clock { what, back, .. } => print_clock(out, *what, *back),
@@ -328,6 +329,7 @@ fn print_disk(out: &mut Lines, kind: &FaultKind) {
                 out.text("within", &print_time(*within));
             }
         }
+        FaultKind::FilesLost { path, .. } => print_path(out, path),
         FaultKind::RestoreBackup { taken, .. } => out.text("taken", &print_time(*taken)),
         FaultKind::DiskSlow { factor, .. } => out.number("factor", (*factor).into()),
         _ => {}

@@ -24,7 +24,7 @@ pub(super) fn simpler(kind: &FaultKind) -> Vec<FaultKind> {
             let with = |(style, garbage)| FaultKind::DomainPowerLoss { domain: domain.clone(), style, garbage };
             simpler_outages(style, garbage).map(with).collect()
         }
-        FaultKind::Panic { node } => vec![FaultKind::Kill { node }],
+        FaultKind::Panic { node } | FaultKind::FilesLost { node, .. } => vec![FaultKind::Kill { node }],
         FaultKind::RebalanceStorm { group, every } => {
             vec![FaultKind::RebalanceStorm { group, every: Span::exactly(every.most) }]
         }

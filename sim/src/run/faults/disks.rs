@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     disk::{Disk, DiskError, DiskFault},
-    history::Event,
+    history::{Down, Event},
     scenario::{Fault, FaultKind, USUAL_FILL_PERCENT, media_name},
     seed::name_hash,
     stand::Stand,
@@ -131,6 +131,14 @@ pub(super) fn exchange(cluster: &Cluster, number: usize, fault: &Fault) {
     });
     cluster.hold_down(node);
     cluster.replace_disk(node, backup.as_ref(), fault);
+}
+
+/// A process dies, and files of its store are gone when it comes back.
+pub(super) fn lose_files(cluster: &Cluster, number: usize, node: &str, path: &str) {
+    cluster.hold_down(node);
+    cluster.kill(node, Down::Kill);
+    let lost = cluster.stand.disk(cluster.id(node)).lose_files(&format!("{STORE_PATH}/{path}"));
+    cluster.count_hits(number, lost);
 }
 
 /// Brings a disk to a percentage, at once or step by step for as long as `goes_on` says so.

@@ -173,6 +173,8 @@ fn every_kind_of_a_disk_reads_and_prints() {
     assert_eq!(gone, FaultKind::DiskGone { node: node() });
     let replaced = kind("kind = \"disk-replaced\"\nnode = \"broker-a/0\"\ndown = \"3s\"");
     assert_eq!(replaced, FaultKind::DiskReplaced { node: node() });
+    let lost = kind("kind = \"files-lost\"\nnode = \"broker-a/0\"\npath = \"index/*\"\ndown = \"3s\"");
+    assert_eq!(lost, FaultKind::FilesLost { node: node(), path: "index/*".to_owned() });
     let restored = kind("kind = \"restore-backup\"\nnode = \"broker-a/0\"\ntaken = \"500ms\"\ndown = \"3s\"");
     assert_eq!(restored, FaultKind::RestoreBackup { node: node(), taken: Duration::from_millis(500) });
     let outage = kind("kind = \"power-loss\"\nnode = \"broker-a/0\"\nstyle = \"runs\"\ngarbage = true\ndown = \"1s\"");
