@@ -212,6 +212,7 @@ fn delayed_message_arrives_after_its_level() {
 }
 
 /// Changes the first byte of a body in the log of a broker that runs.
+#[expect(clippy::disallowed_types, reason = "it writes behind the back of the broker, into a file that is mapped")]
 fn spoil(root: &Path, body: &str) {
     let path = root.join("commitlog").join("0".repeat(20));
     let log = std::fs::read(&path).unwrap();

@@ -59,7 +59,7 @@ fn delay_levels(group: &BrokerGroup) -> DelayLevels {
 }
 
 /// When faults set the clocks of brokers, or let them run wrong. One that goes back little by little runs wrong until
-/// nobody knows when.
+/// the settle phase.
 fn clocks_wrong(scenario: &Scenario, history: &History) -> Vec<(u64, u64)> {
     let brokers: Vec<String> =
         scenario.nodes().into_iter().filter(|(_, kind)| *kind == Kind::Broker).map(|(node, _)| node).collect();
@@ -77,6 +77,11 @@ fn clocks_wrong(scenario: &Scenario, history: &History) -> Vec<(u64, u64)> {
             Event::FaultBegin(id, _) if clock_of(id).is_some() => drop(open.insert(id.as_str(), record.at)),
             Event::FaultEnd(id) if clock_of(id) == Some(Back::Step) => {
                 wrong.extend(open.remove(id.as_str()).map(|from| (from, record.at)));
+            }
+            // What has not come back by then is set right at once.
+            Event::Phase("settle") => {
+                let slow = open.extract_if(.., |id, _| clock_of(id) == Some(Back::Slew));
+                wrong.extend(slow.map(|(_, from)| (from, record.at)));
             }
             _ => {}
         }
