@@ -132,12 +132,7 @@ fn apply(cluster: &Arc<Cluster>, number: usize, fault: &Fault) {
             let nodes: Vec<&str> = nodes.iter().map(String::as_str).collect();
             lose_power(cluster, fault, &nodes, Outage { survival: *style, garbage: *garbage });
         }
-        FaultKind::ConfigChange { topic, queues } => {
-            let of_topic = cluster.plan.scenario.topics.iter().find(|other| other.name == *topic);
-            let brokers = of_topic.map_or_else(Vec::new, |topic| topic.brokers.clone());
-            let (fault, topic) = (fault.id.clone(), topic.clone());
-            cluster.change(Change { fault, topic, queues: Some(*queues), counts: true, brokers });
-        }
+        FaultKind::ConfigChange { topic, queues } => give_queues(cluster, fault, topic, *queues),
         FaultKind::Drain { node, topic } => drain(cluster, fault, node, topic),
         FaultKind::Buggify { names, chance_ppm } => cluster.stand.buggify(name_hash(&fault.id), names, *chance_ppm),
         FaultKind::DiskReplaced { .. } | FaultKind::RestoreBackup { .. } => disks::exchange(cluster, number, fault),
@@ -185,6 +180,13 @@ fn apply(cluster: &Arc<Cluster>, number: usize, fault: &Fault) {
         | FaultKind::AcceptFull { .. }
         | FaultKind::ConnectHang { .. } => network::begin(cluster, number, fault),
     }
+}
+
+fn give_queues(cluster: &Cluster, fault: &Fault, topic: &str, queues: u32) {
+    let of_topic = cluster.plan.scenario.topics.iter().find(|other| other.name == topic);
+    let brokers = of_topic.map_or_else(Vec::new, |topic| topic.brokers.clone());
+    let (fault, topic) = (fault.id.clone(), topic.to_owned());
+    cluster.change(Change { fault, topic, queues: Some(queues), counts: true, brokers });
 }
 
 fn lose_power(cluster: &Cluster, fault: &Fault, nodes: &[&str], outage: Outage) {
