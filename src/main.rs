@@ -101,7 +101,6 @@ fn told(result: Result<(), Box<dyn std::error::Error + Send + Sync>>) -> ExitCod
 }
 
 /// An error that is only a text, in one line on standard error.
-#[cfg(feature = "sim")]
 fn complain_text(text: &str) {
     output::warn_line!("{}", text.replace('\n', " "));
 }
