@@ -81,12 +81,14 @@ pub struct Sent {
 }
 
 /// A message as the listener of a consumer saw it.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Got {
-    pub key: String,
     pub queue: i32,
     pub offset: i64,
+    pub key: String,
     pub body_bytes: usize,
+    /// Java's hash of the bytes.
+    pub body_hash: i32,
     pub tag: String,
     pub place: String,
     pub id: String,
@@ -134,6 +136,32 @@ impl Driver {
         answer.iter().map(|line| parse_sent(&line.split(' ').collect::<Vec<_>>())).collect()
     }
 
+    /// Sends one message after the other until one fails. As soon as `count` are acknowledged, `end_broker` runs once,
+    /// while the client goes on sending. What was acknowledged.
+    pub fn send_until_it_fails(
+        &mut self,
+        topic: &str,
+        prefix: &str,
+        count: usize,
+        end_broker: impl FnOnce(),
+    ) -> Vec<Sent> {
+        let more_than_are_sent = 100 * count;
+        writeln!(self.commands, "send {topic} sync {prefix} {more_than_are_sent} 300").unwrap();
+        let mut sent = Vec::new();
+        let mut end_broker = Some(end_broker);
+        loop {
+            let line = self.line().unwrap_or_else(|| panic!("the driver ended after {sent:?}"));
+            match line.split(' ').collect::<Vec<_>>()[..] {
+                ["failed", ..] if end_broker.is_none() => return sent,
+                ["failed" | "done", ..] => panic!("{line} after {} messages", sent.len()),
+                ref words => sent.push(parse_sent(words)),
+            }
+            if sent.len() == count {
+                end_broker.take().expect("the count is reached once")();
+            }
+        }
+    }
+
     pub fn received(&mut self, member: &str) -> Vec<Got> {
         let answer = self.run(&format!("received {member}"));
         answer.iter().map(|line| parse_got(&line.split(' ').collect::<Vec<_>>())).collect()
@@ -167,18 +195,18 @@ impl Driver {
     fn answer(&mut self) -> Result<Vec<String>, String> {
         let mut lines = Vec::new();
         loop {
-            let mut line = String::new();
-            if self.answers.read_line(&mut line).unwrap() == 0 {
-                return Err(format!("the driver ended after {lines:?}"));
-            }
-            match line.trim_end() {
-                "done" => return Ok(lines),
-                line => match line.strip_prefix("failed ") {
-                    Some(reason) => return Err(reason.to_owned()),
-                    None => lines.push(line.to_owned()),
-                },
+            let Some(line) = self.line() else { return Err(format!("the driver ended after {lines:?}")) };
+            match line.strip_prefix("failed ") {
+                Some(reason) => return Err(reason.to_owned()),
+                None if line == "done" => return Ok(lines),
+                None => lines.push(line),
             }
         }
+    }
+
+    fn line(&mut self) -> Option<String> {
+        let mut line = String::new();
+        (self.answers.read_line(&mut line).unwrap() > 0).then(|| line.trim_end().to_owned())
     }
 }
 
@@ -197,12 +225,15 @@ fn parse_sent(words: &[&str]) -> Sent {
 }
 
 fn parse_got(words: &[&str]) -> Got {
-    let &["got", key, queue, offset, body_bytes, tag, place, id] = words else { panic!("not a message: {words:?}") };
+    let &["got", key, queue, offset, body_bytes, body_hash, tag, place, id] = words else {
+        panic!("not a message: {words:?}")
+    };
     Got {
         key: key.into(),
         queue: queue.parse().unwrap(),
         offset: offset.parse().unwrap(),
         body_bytes: body_bytes.parse().unwrap(),
+        body_hash: body_hash.parse().unwrap(),
         tag: tag.into(),
         place: place.into(),
         id: id.into(),

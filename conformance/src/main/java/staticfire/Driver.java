@@ -221,7 +221,7 @@ public final class Driver {
         private void note(MessageExt message) {
             String line = String.join(" ", "got", message.getKeys(), String.valueOf(message.getQueueId()),
                 String.valueOf(message.getQueueOffset()), String.valueOf(message.getBody().length),
-                message.getTags(), message.getUserProperty("place").replace(' ', '_'), message.getMsgId());
+                String.valueOf(Arrays.hashCode(message.getBody())), message.getTags(), message.getUserProperty("place").replace(' ', '_'), message.getMsgId());
             synchronized (received) {
                 received.add(line);
             }
