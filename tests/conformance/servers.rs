@@ -136,7 +136,11 @@ impl Cluster {
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
             let ended = server.try_wait().unwrap();
             assert!(ended.is_none(), "the {role} ended with {ended:?}\n{}", self.logs());
-            assert!(began.elapsed() < START_OR_STOP, "the {role} does not open its port\n{}", self.logs());
+            if began.elapsed() > START_OR_STOP {
+                server.kill().ok();
+                server.wait().ok();
+                panic!("the {role} does not open its port\n{}", self.logs());
+            }
             std::thread::sleep(Duration::from_millis(20));
         }
         server
