@@ -9,10 +9,9 @@ use super::{MutantsArguments, Problem, check_mutant, child, pool, read_scenario}
 use crate::output::say;
 
 /// All planted bugs. The scenario of each has its name, and says which checker must catch it within how many seeds.
-pub const MUTANTS: [&str; 19] = [
+pub const MUTANTS: [&str; 18] = [
     "abort-file-ignored",
     "ack-before-flush",
-    "checkpoint-ahead-of-flush",
     "commit-before-processing",
     "config-written-in-place",
     "crc-not-checked-on-recovery",

@@ -89,7 +89,7 @@ impl Checkpointer {
     /// checkpoint if that changes it. True if nothing was left dirty.
     async fn pass(&mut self, least_bytes: u64, clean: bool) -> io::Result<bool> {
         let mark = self.queues.mark(); // Before the syncs, which then cover every entry before it.
-        let queues_clean = host::mutant!("checkpoint-ahead-of-flush") || self.queues.flush(least_bytes).await?;
+        let queues_clean = self.queues.flush(least_bytes).await?;
         if queues_clean {
             self.durable = mark;
         }

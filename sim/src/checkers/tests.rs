@@ -331,6 +331,21 @@ fn a_retry_whose_file_was_deleted_is_legally_lost() {
 }
 
 #[test]
+fn a_refused_copy_of_what_the_group_has_finished_need_not_come_again() {
+    let pending = |finished_before: bool| {
+        let story = Story::of("SYNC_FLUSH");
+        story.send(0, 0);
+        if finished_before {
+            story.consume(0, 0);
+        }
+        story.deliver("billing/1", 0, 0).nack("billing/1", 0, 0);
+        story.recorder.with(|history| crate::run::pending::deliveries(&story.scenario, history))
+    };
+    assert_eq!(pending(true), Vec::<String>::new());
+    assert_eq!(pending(false), ["p0-0000 is to come again to billing"]);
+}
+
+#[test]
 fn what_lies_at_or_behind_a_spoilt_page_is_legally_lost() {
     let found = |page: u64, is_cut: bool| {
         let story = Story::of("SYNC_FLUSH");

@@ -1,6 +1,6 @@
 //! What the workload still waits for, as far as the history tells.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     checkers::Logs,
@@ -16,6 +16,7 @@ use super::cluster::group_of;
 pub(crate) fn deliveries(scenario: &Scenario, history: &History) -> Vec<String> {
     let mut open: BTreeMap<(NodeRef, QueueRef, u64), ()> = BTreeMap::new();
     let mut refused: BTreeMap<(&str, MessageId), usize> = BTreeMap::new();
+    let mut finished: BTreeSet<(&str, MessageId)> = BTreeSet::new();
     for (index, record) in history.records.iter().enumerate() {
         let Some((node, _)) = record.node else { continue };
         let group = group_of(history.node(node));
@@ -27,12 +28,15 @@ pub(crate) fn deliveries(scenario: &Scenario, history: &History) -> Vec<String> 
                 open.remove(&(node, *queue, *offset));
                 if let Some(message) = message {
                     refused.remove(&(group, *message));
+                    finished.insert((group, *message));
                 }
             }
             Event::Nack(message, queue, offset) => {
                 open.remove(&(node, *queue, *offset));
-                if let Some(message) = message {
-                    refused.insert((group, *message), index);
+                // A copy of what the group has finished need not come again: whoever refused it may have lost the queue
+                // before the broker heard of it (`spec/client.md` 8.5).
+                if let Some(message) = message.filter(|message| !finished.contains(&(group, *message))) {
+                    refused.insert((group, message), index);
                 }
             }
             Event::NodeDown(..) => open.retain(|(other, ..), ()| *other != node),

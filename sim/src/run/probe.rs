@@ -6,7 +6,7 @@ use client::{Admin, ClientConfig, MessageQueue, TopicSpec};
 use host::Host;
 
 use crate::{
-    history::{Event, Queue},
+    history::{Down, Event, Queue, Record},
     scenario::{Fault, FaultKind, Kind, Port, Topic},
     stand::StopSignal,
 };
@@ -205,7 +205,7 @@ fn pending_here(cluster: &Cluster) -> Vec<String> {
         (state.wanted.clone(), state.producing.clone(), state.sending.values().sum::<u64>(), state.changing)
     };
     let mut pending: Vec<String> =
-        wanted.iter().filter(|node| !cluster.is_up(node)).map(|node| format!("{node} is down")).collect();
+        wanted.iter().filter(|node| !cluster.is_up(node)).map(|node| down(cluster, node)).collect();
     pending.extend(producing.iter().map(|node| format!("{node} still sends")));
     if sending > 0 {
         pending.push(format!("{sending} sends have no result"));
@@ -215,6 +215,19 @@ fn pending_here(cluster: &Cluster) -> Vec<String> {
     }
     pending.extend(cluster.recorder.with(|history| super::pending::deliveries(&cluster.plan.scenario, history)));
     pending
+}
+
+/// That a node is down, and what it said if it ended by itself.
+fn down(cluster: &Cluster, node: &str) -> String {
+    let why = cluster.recorder.with(|history| {
+        let of_node = |record: &&Record| record.node.is_some_and(|(of, _)| history.node(of) == node);
+        let last = history.records.iter().rev().filter(of_node).find_map(|record| match &record.event {
+            Event::NodeDown(how, why) => Some((*how, why.clone())),
+            _ => None,
+        });
+        last.filter(|(how, why)| *how == Down::Exit && !why.is_empty())
+    });
+    why.map_or_else(|| format!("{node} is down"), |(_, why)| format!("{node} is down: {why}"))
 }
 
 /// Queues whose committed offset is not their end, for each group that has members; those of messages that come again

@@ -73,7 +73,9 @@ impl Log {
                 // It was being made, and its length is metadata of its own.
                 continue;
             }
-            if content.len != usual || usual == 0 {
+            if content.len == 0 {
+                finds.add(Finding::of_file(path.clone(), "empty"));
+            } else if content.len != usual {
                 let what = format!("{} bytes long, other files of the log have {usual}", content.len);
                 finds.add(Finding::of_file(path.clone(), what));
             }

@@ -55,7 +55,10 @@ impl Queue {
                 queue.file_bytes = content.len;
             }
             if content.len != queue.file_bytes || content.len == 0 || !content.len.is_multiple_of(ENTRY) {
-                let what = format!("{} bytes long, the first file of the queue {}", content.len, queue.file_bytes);
+                let what = match content.len == queue.file_bytes {
+                    true => format!("{} bytes long, no whole number of entries", content.len),
+                    false => format!("{} bytes long, the first file of the queue {}", content.len, queue.file_bytes),
+                };
                 finds.add(Finding::of_file(path, what));
                 continue;
             }
