@@ -202,11 +202,17 @@ pub struct BrokerGroup {
 }
 
 impl BrokerGroup {
+    /// The value of a key of RocketMQ's, as it is written.
+    #[must_use]
+    pub fn setting(&self, key: &str) -> Option<&str> {
+        self.config.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
+    }
+
     /// How many bytes a file of its commit log has: `mappedFileSizeCommitLog`, or RocketMQ's default.
     #[must_use]
     pub fn log_file_bytes(&self) -> u64 {
         const DEFAULT: u64 = 1 << 30;
-        let value = self.config.iter().find(|(key, _)| key == "mappedFileSizeCommitLog").map(|(_, value)| value);
+        let value = self.setting("mappedFileSizeCommitLog");
         let bytes = value.and_then(|text| text.parse().ok().or_else(|| units::parse_size(text).ok()));
         bytes.filter(|bytes| *bytes > 0).unwrap_or(DEFAULT)
     }
@@ -502,8 +508,10 @@ impl Scenario {
     /// Whether a broker group shows to consumers only what is on its disk.
     #[must_use]
     pub fn hides_unflushed(&self, broker: &str) -> bool {
-        let key = |(key, value): &(String, String)| key == "readUnCommitted" && value.eq_ignore_ascii_case("true");
-        self.flushes_before_ack(broker) && !self.broker(broker).is_some_and(|group| group.config.iter().any(key))
+        let shows = |group: &BrokerGroup| {
+            group.setting("readUnCommitted").is_some_and(|value| value.eq_ignore_ascii_case("true"))
+        };
+        self.flushes_before_ack(broker) && !self.broker(broker).is_some_and(shows)
     }
 
     /// Whether a scenario must give a checker something to check. Failed sends and retries nobody can promise.
@@ -519,8 +527,8 @@ impl Scenario {
     /// Whether a broker group acknowledges only what is on its disk.
     #[must_use]
     pub fn flushes_before_ack(&self, broker: &str) -> bool {
-        let key = |(key, value): &(String, String)| key == "flushDiskType" && value.eq_ignore_ascii_case("SYNC_FLUSH");
-        self.broker(broker).is_some_and(|group| group.config.iter().any(key))
+        let flush = self.broker(broker).and_then(|group| group.setting("flushDiskType"));
+        flush.is_some_and(|value| value.eq_ignore_ascii_case("SYNC_FLUSH"))
     }
 }
 

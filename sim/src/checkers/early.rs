@@ -12,7 +12,7 @@ use crate::{
 
 use super::{
     Report,
-    facts::{Facts, group_of},
+    facts::{Facts, group_of, stretches},
 };
 
 /// How much too early a delayed message may come: the levels are looked at in this step. Source: `spec/store.md` 11.2,
@@ -54,38 +54,22 @@ pub(super) fn early(facts: &Facts<'_>, scenario: &Scenario, history: &History) -
 }
 
 fn delay_levels(group: &BrokerGroup) -> DelayLevels {
-    let list = group.config.iter().find(|(key, _)| key == "messageDelayLevel").map(|(_, value)| value);
+    let list = group.setting("messageDelayLevel");
     list.and_then(|list| DelayLevels::parse(list).ok()).unwrap_or_default()
 }
 
-/// When faults set the clocks of brokers, or let them run wrong. One that goes back little by little runs wrong until
-/// the settle phase.
+/// When faults set the clocks of brokers, or let them run wrong. What goes back little by little has not come back until
+/// the settle phase sets it right at once.
 fn clocks_wrong(scenario: &Scenario, history: &History) -> Vec<(u64, u64)> {
     let brokers: Vec<String> =
         scenario.nodes().into_iter().filter(|(_, kind)| *kind == Kind::Broker).map(|(node, _)| node).collect();
-    let clock_of = |id: &str| {
-        let fault = scenario.faults.iter().find(|fault| fault.id == id)?;
-        match &fault.kind {
-            FaultKind::Clock { node, back, .. } if brokers.contains(node) => Some(*back),
-            _ => None,
-        }
-    };
-    let mut open = BTreeMap::new();
-    let mut wrong = Vec::new();
-    for record in &history.records {
-        match &record.event {
-            Event::FaultBegin(id, _) if clock_of(id).is_some() => drop(open.insert(id.as_str(), record.at)),
-            Event::FaultEnd(id) if clock_of(id) == Some(Back::Step) => {
-                wrong.extend(open.remove(id.as_str()).map(|from| (from, record.at)));
-            }
-            // What has not come back by then is set right at once.
-            Event::Phase("settle") => {
-                let slow = open.extract_if(.., |id, _| clock_of(id) == Some(Back::Slew));
-                wrong.extend(slow.map(|(_, from)| (from, record.at)));
-            }
-            _ => {}
-        }
-    }
-    wrong.extend(open.into_values().map(|from| (from, u64::MAX)));
-    wrong
+    let clocks = scenario.faults.iter().filter_map(|fault| match &fault.kind {
+        FaultKind::Clock { node, back, .. } if brokers.contains(node) => Some((fault.id.as_str(), *back)),
+        _ => None,
+    });
+    let clocks: BTreeMap<&str, Back> = clocks.collect();
+    let settle = history.records.iter().find(|record| record.event == Event::Phase("settle"));
+    let settle = settle.map_or(u64::MAX, |record| record.at);
+    let wrong = stretches(history, |id| clocks.contains_key(id)).into_iter();
+    wrong.map(|(id, from, until)| (from, if clocks[id] == Back::Slew { until.max(settle) } else { until })).collect()
 }

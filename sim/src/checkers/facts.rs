@@ -385,7 +385,7 @@ fn freezes_a_name_server(scenario: &Scenario, id: &str) -> bool {
 /// The longest pause between two registrations of a broker. Source: `spec/protocol.md` 10.2.
 fn registration_nanos(scenario: &Scenario) -> u64 {
     let period = |group: &BrokerGroup| {
-        let value = group.config.iter().rfind(|(key, _)| key == "registerNameServerPeriod").map(|(_, value)| value);
+        let value = group.setting("registerNameServerPeriod");
         value.and_then(|value| value.parse().ok()).unwrap_or(30_000_u64).clamp(10_000, 60_000)
     };
     scenario.brokers.iter().map(period).max().unwrap_or(0) * 1_000_000
@@ -409,23 +409,26 @@ fn hindered<'a>(scenario: &'a Scenario, history: &History) -> BTreeMap<&'a str, 
     let nodes: BTreeMap<&str, &str> =
         hinderers.filter_map(|fault| Some((fault.id.as_str(), fault.kind.node()?))).collect();
     let mut found: BTreeMap<&str, Vec<(u64, u64)>> = BTreeMap::new();
+    for (id, from, until) in stretches(history, |id| nodes.contains_key(id)) {
+        found.entry(nodes[id]).or_default().push((from, until));
+    }
+    found
+}
+
+/// From when until when each of some faults was in effect, named by their ids; without end if it was not ended.
+pub(super) fn stretches(history: &History, wanted: impl Fn(&str) -> bool) -> Vec<(&str, u64, u64)> {
     let mut began = BTreeMap::new();
+    let mut found = Vec::new();
     for record in &history.records {
         match &record.event {
-            Event::FaultBegin(id, _) if nodes.contains_key(id.as_str()) => {
-                began.insert(id.as_str(), record.at);
-            }
+            Event::FaultBegin(id, _) if wanted(id) => drop(began.insert(id.as_str(), record.at)),
             Event::FaultEnd(id) => {
-                if let Some(begin) = began.remove(id.as_str()) {
-                    found.entry(nodes[id.as_str()]).or_default().push((begin, record.at));
-                }
+                found.extend(began.remove(id.as_str()).map(|from| (id.as_str(), from, record.at)));
             }
             _ => {}
         }
     }
-    for (id, begin) in began {
-        found.entry(nodes[id]).or_default().push((begin, u64::MAX));
-    }
+    found.extend(began.into_iter().map(|(id, from)| (id, from, u64::MAX)));
     found
 }
 
