@@ -19,7 +19,7 @@ const CRATES: [(&str, usize, &[&str]); 9] = [
     ("namesrv", 2_000, &["host", "message", "remoting"]),
     ("broker", 16_000, &["host", "message", "remoting", "store"]),
     ("client", 11_000, &["host", "message", "remoting"]),
-    ("sim", 17_000, &["host", "message", "remoting", "store", "namesrv", "broker", "client"]),
+    ("sim", 18_500, &["host", "message", "remoting", "store", "namesrv", "broker", "client"]),
     ("", 5_000, &["host", "message", "remoting", "store", "namesrv", "broker", "client", "sim"]),
 ];
 
