@@ -34,6 +34,9 @@ const FAST_LISTENER: usize = 1;
 impl Handler for Router {
     fn handle(&self, peer: &Peer, inbound: Inbound) -> Reply {
         let code = inbound.request.code();
+        if host::mutant!("task-left-after-request") {
+            host::Host::current().spawn("broker.left", std::future::pending::<()>());
+        }
         let is_pull = matches!(code, RequestCode::PullMessage | RequestCode::LitePullMessage);
         if is_pull && peer.listener() == FAST_LISTENER {
             return Response::not_supported(code.number()).into();

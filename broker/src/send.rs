@@ -136,6 +136,10 @@ impl Sends {
         let (ready, created) = self.complete(header, body, target, sender)?;
         if self.topics.is_saved(created) {
             match self.store.put(&ready.draft()) {
+                Ok(put) if host::mutant!("stored-twice") && put.queue_offset.0 % 16 == 7 => {
+                    let _ = self.store.put(&ready.draft());
+                    return Ok(self.stored(ready, put));
+                }
                 Ok(put) => return Ok(self.stored(ready, put)),
                 Err(PutError::FileNotReady) => {}
                 Err(error) => return Err(failure::put(&error)),

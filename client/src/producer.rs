@@ -70,6 +70,8 @@ pub struct SendReceipt {
     pub queue_offset: QueueOffset,
     /// The id of its transaction, as the broker told it.
     pub transaction_id: Option<String>,
+    /// How many attempts it took. Each of those before the last may have stored a copy, too.
+    pub attempts: u32,
 }
 
 /// Sends messages for a group.
@@ -417,6 +419,7 @@ fn split_receipt(receipt: SendReceipt, messages: &[Message]) -> Vec<SendReceipt>
             queue: receipt.queue.clone(),
             queue_offset: QueueOffset(offset),
             transaction_id: None,
+            attempts: receipt.attempts,
         })
         .collect()
 }

@@ -65,15 +65,19 @@ macro_rules! select {
 /// Marks a place in product code: `point!("store.flushed", offset)`.
 ///
 /// On a stand it feeds coverage and triggers faults; elsewhere, and in a release server build, it is nothing.
-/// The name is a string literal, unique in the workspace. The value is anything that `as i64` accepts; default 0.
+/// The name is a string literal, unique in the workspace. The value is anything that `as i64` accepts; default 0. A second
+/// one says what the first is about, such as the queue of an offset: `point!("client.pulled", offset, queue.mark())`.
 #[macro_export]
 macro_rules! point {
     ($name:literal) => {
         $crate::point!($name, 0i64)
     };
     ($name:literal, $value:expr) => {
+        $crate::point!($name, $value, 0i64)
+    };
+    ($name:literal, $value:expr, $about:expr) => {
         if $crate::mark::ENABLED {
-            $crate::mark::point($name, ($value) as i64);
+            $crate::mark::point($name, ($value) as i64, ($about) as i64);
         }
     };
 }

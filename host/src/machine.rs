@@ -100,11 +100,11 @@ pub trait Machine: Send + Sync + 'static {
     fn draw(&self, stream: u64, counter: u64) -> u64;
 
     /// See [`crate::point!`].
-    fn point(&self, name: &'static str, value: i64);
+    fn point(&self, name: &'static str, value: i64, about: i64);
 
     /// See [`crate::gate!`]: passes a point, and tells what to wait for there. The default is a point that holds nobody.
     fn gate(&self, name: &'static str, value: i64) -> Option<BoxFuture<()>> {
-        self.point(name, value);
+        self.point(name, value, 0);
         None
     }
 

@@ -9,9 +9,9 @@ pub const ENABLED: bool = cfg!(feature = "stand");
 pub const MUTANTS: bool = cfg!(feature = "mutants");
 
 /// Tells the machine of the running task that it passed `name`. Outside a node it does nothing.
-pub fn point(name: &'static str, value: i64) {
+pub fn point(name: &'static str, value: i64, about: i64) {
     if let Some(host) = Host::try_current() {
-        host.machine().point(name, value);
+        host.machine().point(name, value, about);
     }
 }
 

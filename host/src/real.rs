@@ -282,7 +282,7 @@ impl Machine for RealMachine {
         std::hash::BuildHasher::hash_one(&self.chance, (stream, counter))
     }
 
-    fn point(&self, _name: &'static str, _value: i64) {}
+    fn point(&self, _name: &'static str, _value: i64, _about: i64) {}
 
     fn buggify(&self, _name: &'static str) -> bool {
         false

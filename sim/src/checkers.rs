@@ -8,10 +8,12 @@ mod class;
 mod commits;
 mod copies;
 mod counts;
+mod delays;
 mod delivery;
-mod early;
 mod facts;
 mod order;
+mod polls;
+mod routes;
 mod seen;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -98,14 +100,27 @@ pub fn check(scenario: &Scenario, history: &History) -> Findings {
         delivery::phantom(&facts),
         seen::aborted(&facts),
         seen::filter(&facts, scenario, history),
+        seen::dup_store(&facts, scenario, history),
         delivery::dup_deliver(&facts, &logs, history),
         seen::two_at_offset(&facts, &logs, history),
         order::order_store(&facts, &logs, history),
         seen::visible_before_safe(&facts, &logs, scenario, history),
-        early::early(&facts, scenario, history),
+        polls::skip(&facts, &logs, history),
+        polls::backwards(history),
+        delays::early(&facts, &logs, scenario, history),
+        delays::late(&facts, &logs, scenario, history),
+        delays::retry(&facts, scenario, history),
         commits::commit_regress(&facts, &logs, history),
+        routes::route(&facts, scenario, history),
         audits::store_audit(history),
-        stuck(history),
+        at_the_end("leak", history, |event| match event {
+            Event::Grown(what) => Some(what),
+            _ => None,
+        }),
+        at_the_end("stuck", history, |event| match event {
+            Event::Pending(what) => Some(what),
+            _ => None,
+        }),
     ];
     let mut findings = Findings { reports, legally_lost, missing, counts: BTreeMap::new(), marks: BTreeSet::new() };
     (findings.counts, findings.marks) = counts::count(&facts, history, findings.legally_lost.len() as u64);
@@ -181,17 +196,15 @@ fn lawfully(why: &str, mut witness: Vec<usize>) -> Violation {
     Violation { what: why.to_owned(), witness }
 }
 
-/// `stuck`: something had not come to an end when the settle phase did.
-fn stuck(history: &History) -> Report {
-    let mut report = Report::new("stuck");
+/// `stuck`: something had not come to an end when the settle phase did. `leak`: something still grew then.
+fn at_the_end(checker: &'static str, history: &History, wrong: impl Fn(&Event) -> Option<&String>) -> Report {
+    let mut report = Report::new(checker);
     for (index, record) in history.records.iter().enumerate() {
-        match &record.event {
-            Event::Converged => report.opportunities += 1,
-            Event::Pending(what) => {
-                report.opportunities += 1;
-                report.violation(what.clone(), vec![index]);
-            }
-            _ => {}
+        if let Some(what) = wrong(&record.event) {
+            report.opportunities += 1;
+            report.violation(what.clone(), vec![index]);
+        } else if record.event == Event::Converged {
+            report.opportunities += 1;
         }
     }
     report

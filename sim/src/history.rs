@@ -157,6 +157,8 @@ pub enum Event {
     DiskError(&'static str, String),
     /// A producer begins to send.
     SendInvoke(MessageId, Look),
+    /// The producer tried more than once; the outcome follows.
+    SendTries(MessageId, u32),
     /// The broker acknowledged it.
     SendOk(MessageId, QueueRef, u64, Option<u64>),
     /// It was certainly not stored. The text names the error.
@@ -173,6 +175,8 @@ pub enum Event {
         offset: u64,
         /// What it looked like.
         look: Look,
+        /// How often it had come again before, as it says itself.
+        times: u32,
     },
     /// The listener has finished the message of this queue and offset.
     Ack(Option<MessageId>, QueueRef, u64),
@@ -191,6 +195,24 @@ pub enum Event {
     Assign(QueueRef),
     /// A consumer gave up this queue.
     Revoke(QueueRef),
+    /// A consumer asks for what stands in this queue from this offset on.
+    Poll(QueueRef, u64),
+    /// A broker lets a delayed message go.
+    Due {
+        /// Where in its log the record stands that waited.
+        phy: u64,
+        /// Its delay level.
+        level: u64,
+    },
+    /// What a name server answered to the question where a topic is.
+    Route {
+        /// The name server.
+        name_server: String,
+        /// The topic.
+        topic: String,
+        /// The broker groups that it named.
+        brokers: Vec<String>,
+    },
     /// A store appended: the end of its log.
     Append(u64),
     /// A store flushed: everything below is durable.
@@ -211,6 +233,8 @@ pub enum Event {
     Panic(&'static str, String),
     /// Something that must come to an end has not, at the end of the settle phase.
     Pending(String),
+    /// Something still grew at the end of the settle phase, though nothing was left to do.
+    Grown(String),
     /// Everything had come to an end.
     Converged,
     /// The files of a store were audited at the end of the run: whole records in its log, and entries of its queues.
@@ -238,6 +262,7 @@ impl Event {
             Event::FaultEnd(_) => "fault.end",
             Event::DiskError(..) => "disk.error",
             Event::SendInvoke(..) => "send.invoke",
+            Event::SendTries(..) => "send.tries",
             Event::SendOk(..) => "send.ok",
             Event::SendFail(..) => "send.fail",
             Event::SendInfo(..) => "send.info",
@@ -247,6 +272,9 @@ impl Event {
             Event::Commit { .. } => "commit",
             Event::Assign(_) => "assign",
             Event::Revoke(_) => "revoke",
+            Event::Poll(..) => "poll",
+            Event::Due { .. } => "due",
+            Event::Route { .. } => "route",
             Event::Append(_) => "append",
             Event::Flush(_) => "flush",
             Event::Recover(_) => "recover",
@@ -257,6 +285,7 @@ impl Event {
             Event::Broken(_) => "broken",
             Event::Panic(..) => "panic",
             Event::Pending(_) => "pending",
+            Event::Grown(_) => "grown",
             Event::Converged => "converged",
             Event::Audited { .. } => "audited",
             Event::Unsound(..) => "unsound",
@@ -268,6 +297,7 @@ impl Event {
     pub fn message(&self) -> Option<MessageId> {
         match self {
             Event::SendInvoke(message, _)
+            | Event::SendTries(message, _)
             | Event::SendOk(message, ..)
             | Event::SendFail(message, _)
             | Event::SendInfo(message, _) => Some(*message),
@@ -305,6 +335,7 @@ impl Event {
             | Event::Nack(_, queue, _)
             | Event::Assign(queue)
             | Event::Revoke(queue)
+            | Event::Poll(queue, _)
             | Event::Commit { queue, .. } => Some(*queue),
             _ => None,
         }

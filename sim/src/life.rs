@@ -439,10 +439,16 @@ mod tests {
         let mut events = sent();
         events.extend([
             ("broker-a/0", Event::Flush(200)),
-            ("billing/0", Event::Deliver { message: Some(MESSAGE), queue: QueueRef(0), offset: 3, look: look() }),
+            (
+                "billing/0",
+                Event::Deliver { message: Some(MESSAGE), queue: QueueRef(0), offset: 3, look: look(), times: 0 },
+            ),
             ("billing/0", Event::Ack(Some(MESSAGE), QueueRef(0), 3)),
             ("probe/0", Event::Commit { group: "billing".into(), queue: QueueRef(0), offset: Some(4) }),
-            ("billing/0", Event::Deliver { message: Some(MESSAGE), queue: QueueRef(0), offset: 3, look: look() }),
+            (
+                "billing/0",
+                Event::Deliver { message: Some(MESSAGE), queue: QueueRef(0), offset: 3, look: look(), times: 0 },
+            ),
         ]);
         let life = told(&events, &[7, 10]);
         let kinds = ["invoke", "append", "send.ok", "flush", "deliver", "ack", "commit 4 of billing", "deliver"];

@@ -175,14 +175,14 @@ impl Machine for SimMachine {
         self.world.seeds.work.draw(HOST_RNG, self.entity(stream), counter).0
     }
 
-    fn point(&self, name: &'static str, value: i64) {
+    fn point(&self, name: &'static str, value: i64, about: i64) {
         if self.life.is_alive() {
-            self.world.point(&self.life, name, value);
+            self.world.point(&self.life, name, [value, about]);
         }
     }
 
     fn gate(&self, name: &'static str, value: i64) -> Option<BoxFuture<()>> {
-        self.point(name, value);
+        self.point(name, value, 0);
         if self.life.is_alive() {
             self.world.gate(&self.life, name)
         } else {

@@ -5,7 +5,7 @@
 use crate::scenario::Kind;
 
 /// Places that code only passes (`host::point!`): a fault can happen on them.
-pub const POINTS: [&str; 27] = [
+pub const POINTS: [&str; 28] = [
     "broker.dead-letter",
     "broker.delayed-delivered",
     "broker.log-epoch-begun",
@@ -18,6 +18,7 @@ pub const POINTS: [&str; 27] = [
     "broker.pull-held",
     "client.message-unreadable",
     "client.position-corrected",
+    "client.pulling",
     "client.queue-added",
     "client.queue-removed",
     "client.rebalanced",

@@ -33,19 +33,26 @@ use units::{Rate, Span};
 pub const FORMAT: u64 = 1;
 
 /// The checkers by their names in files, which are also the keys of `[expect]` that bound their violations.
-pub const CHECKERS: [&str; 13] = [
+pub const CHECKERS: [&str; 20] = [
     "lost",
     "unread",
     "phantom",
     "aborted",
     "filter",
+    "dup-store",
     "dup-deliver",
     "two-at-offset",
     "order-store",
     "visible-before-safe",
+    "skip",
+    "backwards",
     "early",
+    "late",
+    "retry",
     "commit-regress",
+    "route",
     "store-audit",
+    "leak",
     "stuck",
 ];
 
@@ -201,11 +208,17 @@ pub struct BrokerGroup {
     pub config: Settings,
 }
 
+/// The value of a key of RocketMQ's, as it is written.
+#[must_use]
+pub fn setting<'a>(settings: &'a Settings, key: &str) -> Option<&'a str> {
+    settings.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
+}
+
 impl BrokerGroup {
     /// The value of a key of RocketMQ's, as it is written.
     #[must_use]
     pub fn setting(&self, key: &str) -> Option<&str> {
-        self.config.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
+        setting(&self.config, key)
     }
 
     /// How many bytes a file of its commit log has: `mappedFileSizeCommitLog`, or RocketMQ's default.
@@ -514,11 +527,24 @@ impl Scenario {
         self.flushes_before_ack(broker) && !self.broker(broker).is_some_and(shows)
     }
 
+    /// How often a producer, by its number over the whole scenario, may try to send one message.
+    #[must_use]
+    pub fn tries_most(&self, producer: u32) -> u32 {
+        const DEFAULT_RETRIES: u32 = 2;
+        let mut first = 0;
+        let group = self.producers.iter().find(|group| {
+            first += group.instances;
+            producer < first
+        });
+        let retries = group.and_then(|group| setting(&group.config, "retryTimesWhenSendFailed"));
+        retries.and_then(|retries| retries.parse().ok()).unwrap_or(DEFAULT_RETRIES).saturating_add(1)
+    }
+
     /// Whether a scenario must give a checker something to check. Failed sends and retries nobody can promise.
     #[must_use]
     pub fn feeds(&self, checker: &str) -> bool {
         match checker {
-            "aborted" | "early" => false,
+            "aborted" | "early" | "late" | "retry" | "route" => false,
             "visible-before-safe" => self.brokers.iter().any(|group| self.hides_unflushed(&group.name)),
             _ => true,
         }

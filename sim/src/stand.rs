@@ -94,9 +94,9 @@ pub struct Place {
 /// What a run tells while it runs. Called on the simulation's thread, in the middle of the task that caused it: it may
 /// use the [`Stand`] (a node killed here goes on to its next await, with every operation refused), but not wait.
 pub trait Observer: Send + Sync {
-    /// Product code passed a point.
-    fn point(&self, stand: &Stand, place: &Place, name: &'static str, value: i64) {
-        let _ = (stand, place, name, value);
+    /// Product code passed a point, with its value and what that is about.
+    fn point(&self, stand: &Stand, place: &Place, name: &'static str, values: [i64; 2]) {
+        let _ = (stand, place, name, values);
     }
 
     /// A task of a node that [`Stand::watch_polls`] named is about to be polled. If its process is killed here, the poll

@@ -223,7 +223,7 @@ fn checkers(scenario: &Scenario, run: &Finished, problems: &mut Vec<Problem>) ->
             continue;
         }
         violated.insert(report.checker);
-        let verdict = if report.checker == "stuck" { Verdict::Liveness } else { Verdict::Safety };
+        let verdict = if matches!(report.checker, "leak" | "stuck") { Verdict::Liveness } else { Verdict::Safety };
         let first = report.violations.first();
         let shown = first.map(|violation| format!(", first: {}", violation.what)).unwrap_or_default();
         let what = format!("{}: {}{shown}", report.checker, report.count);

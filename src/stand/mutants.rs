@@ -9,24 +9,31 @@ use super::{MutantsArguments, Problem, check_mutant, child, pool, read_scenario}
 use crate::output::say;
 
 /// All planted bugs. The scenario of each has its name, and says which checker must catch it within how many seeds.
-pub const MUTANTS: [&str; 18] = [
+pub const MUTANTS: [&str; 25] = [
     "abort-file-ignored",
     "ack-before-flush",
     "commit-before-processing",
     "config-written-in-place",
     "crc-not-checked-on-recovery",
+    "dead-brokers-kept",
+    "delay-counted-twice",
     "delay-from-birth",
     "dispatch-before-flush",
     "flush-without-msync",
     "flushed-moves-on-flush-error",
     "no-directory-flush",
     "offset-given-again-after-recovery",
+    "pull-goes-back",
+    "pull-passes-one-over",
     "queues-not-rebuilt",
     "recovery-leaves-cut-bytes",
     "recovery-truncates-one-too-many",
     "refuse-after-store",
     "retry-flush-after-error",
+    "retry-not-counted",
+    "stored-twice",
     "tags-by-hash-only",
+    "task-left-after-request",
     "writes-stay-refused",
 ];
 

@@ -92,6 +92,7 @@ async fn turn(context: &Arc<Context>, owned: &Arc<OwnedQueue>, next: NextPull, u
         broker_id: owned.pull_from.load(Ordering::Relaxed),
     };
     let asked_at = core.host().now();
+    host::point!("client.pulling", next.at.offset.0, owned.queue.mark());
     match core.pull(call).await {
         Ok(answer) => {
             owned.heard(answer.suggested_broker, answer.max_offset);
@@ -205,6 +206,13 @@ fn take_in(
     go_on_at: Place,
 ) {
     let member = &context.member;
+    let (mut messages, mut go_on_at) = (messages, go_on_at);
+    if messages.len() == 2 && host::mutant!("pull-passes-one-over") {
+        messages.pop();
+    }
+    if messages.len() == 3 && host::mutant!("pull-goes-back") {
+        go_on_at.offset = QueueOffset(next.at.offset.0.saturating_sub(1));
+    }
     let fresh = owned.put(next.generation, messages, go_on_at);
     if host::mutant!("commit-before-processing") {
         owned.raise_early(go_on_at.offset);

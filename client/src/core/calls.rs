@@ -208,6 +208,7 @@ impl ClientCore {
             },
             queue_offset: offset(stored.queue_offset).ok_or_else(|| nonsense("a queue offset below 0"))?,
             transaction_id: stored.transaction_id,
+            attempts: 1,
         })
     }
 

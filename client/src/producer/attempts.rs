@@ -60,7 +60,9 @@ impl Attempts {
     /// An attempt at `broker` ended.
     pub(crate) fn on_ended(&mut self, broker: Arc<str>, result: Result<SendReceipt, ClientError>, now: Mono) -> Step {
         match result {
-            Ok(receipt) if receipt.status.is_ok() || !self.rules.retry_not_ok => Step::Done(Ok(receipt)),
+            Ok(receipt) if receipt.status.is_ok() || !self.rules.retry_not_ok => {
+                Step::Done(Ok(SendReceipt { attempts: self.made, ..receipt }))
+            }
             Ok(receipt) => {
                 self.not_ok.get_or_insert(receipt);
                 self.next(Some(broker), now)
@@ -87,7 +89,7 @@ impl Attempts {
 
     fn finish(&mut self) -> Step {
         if let Some(receipt) = self.not_ok.take() {
-            return Step::Done(Ok(receipt));
+            return Step::Done(Ok(SendReceipt { attempts: self.made, ..receipt }));
         }
         let cause = self.last_error.take().unwrap_or(ClientError::Deadline);
         Step::Done(Err(SendError { cause, attempts: self.made, maybe_stored: self.maybe_stored }))
@@ -114,6 +116,7 @@ mod tests {
             queue: MessageQueue::new("t", "a", 0),
             queue_offset: message::QueueOffset(7),
             transaction_id: None,
+            attempts: 1,
         }
     }
 

@@ -167,6 +167,11 @@ impl Logs {
         lost_a_cache || found_a_hole() || log.exchanged_between(from, to).is_some()
     }
 
+    /// The record by which a node appended what stood at `phy` of its log at the record `before`.
+    pub fn appended(&self, node: NodeRef, before: usize, phy: u64) -> Option<usize> {
+        self.nodes.get(&node)?.born(before, phy).map(|(index, _)| index)
+    }
+
     /// The last record before `until` from which on a node has another disk, or the same as it was at another time.
     pub fn last_exchange(&self, node: NodeRef, until: usize) -> Option<usize> {
         let log = self.nodes.get(&node)?;

@@ -17,6 +17,8 @@ pub(super) struct Sent<'a> {
     pub stored: Option<Stored>,
     /// The record that says it certainly was not stored.
     pub failed: Option<usize>,
+    /// How often its producer tried, if it told.
+    pub tries: Option<u32>,
 }
 
 /// Where an acknowledged message is.
@@ -48,6 +50,8 @@ pub(super) struct Delivery<'a> {
     pub offset: u64,
     /// What it looked like.
     pub look: &'a Look,
+    /// How often it had come again before, as it says itself.
+    pub times: u32,
     /// The record of its end, and whether the message is finished.
     pub done: Option<(usize, bool)>,
 }
@@ -173,7 +177,7 @@ impl<'a> Facts<'a> {
             let (node, life) = record.node.unwrap_or((NodeRef(u32::MAX), 0));
             facts.disturbed(record.at, &record.event, &mut silent_since);
             match &record.event {
-                Event::Deliver { message, queue, offset, look } => {
+                Event::Deliver { message, queue, offset, look, times } => {
                     open.insert((node, life, *queue, *offset), facts.all_deliveries.len());
                     facts.delivered(
                         history,
@@ -185,6 +189,7 @@ impl<'a> Facts<'a> {
                             queue: *queue,
                             offset: *offset,
                             look,
+                            times: *times,
                             done: None,
                         },
                     );
@@ -306,15 +311,27 @@ impl<'a> Facts<'a> {
     fn sending(&mut self, index: usize, event: &'a Event) {
         match event {
             Event::SendInvoke(message, look) => {
-                self.sends.insert(*message, Sent { invoke: index, look, stored: None, failed: None });
+                self.sends.insert(*message, Sent { invoke: index, look, stored: None, failed: None, tries: None });
+            }
+            Event::SendTries(message, tries) => {
+                if let Some(sent) = self.sends.get_mut(message) {
+                    sent.tries = Some(*tries);
+                }
+            }
+            Event::SendInfo(message, _) => {
+                if let Some(sent) = self.sends.get_mut(message) {
+                    sent.tries.get_or_insert(1);
+                }
             }
             Event::SendOk(message, queue, offset, phy) => {
                 if let Some(sent) = self.sends.get_mut(message) {
+                    sent.tries.get_or_insert(1);
                     sent.stored = Some(Stored { ok: index, queue: *queue, offset: *offset, phy: *phy });
                 }
             }
             Event::SendFail(message, _) => {
                 if let Some(sent) = self.sends.get_mut(message) {
+                    sent.tries.get_or_insert(1);
                     sent.failed = Some(index);
                 }
             }

@@ -50,6 +50,36 @@ pub(super) fn filter(facts: &Facts<'_>, scenario: &Scenario, history: &History) 
     report
 }
 
+/// `dup_store`: one message stands at more places of its topic than its producer has tried to put it.
+pub(super) fn dup_store(facts: &Facts<'_>, scenario: &Scenario, history: &History) -> Report {
+    let mut report = Report::new("dup-store");
+    let mut places: BTreeMap<MessageId, BTreeMap<(QueueRef, u64), usize>> = BTreeMap::new();
+    for (message, sent) in &facts.sends {
+        if let Some(stored) = sent.stored {
+            places.entry(*message).or_default().insert((stored.queue, stored.offset), stored.ok);
+        }
+    }
+    for delivery in &facts.all_deliveries {
+        let Some(message) = delivery.message else { continue };
+        // What comes again was stored anew, for its group alone.
+        if history.queue(delivery.queue).topic == delivery.look.topic {
+            let places = places.entry(message).or_default();
+            places.entry((delivery.queue, delivery.offset)).or_insert(delivery.index);
+        }
+    }
+    for (message, places) in places {
+        let Some(sent) = facts.sends.get(&message) else { continue };
+        report.opportunities += 1;
+        // Of a producer that died nobody knows how often it had tried.
+        let tries = sent.tries.unwrap_or_else(|| scenario.tries_most(message.producer)) as usize;
+        if places.len() > tries {
+            let witness = places.into_values().chain([sent.invoke]).collect();
+            report.violation(format!("{message} is stored at more places than {tries} attempts can explain"), witness);
+        }
+    }
+    report
+}
+
 /// Where a message was seen.
 struct Sighting {
     /// The record at which its sending began.

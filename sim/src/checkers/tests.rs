@@ -1,6 +1,7 @@
 mod commits;
 mod injected;
 mod owners;
+mod reading;
 mod seen;
 
 use super::*;
@@ -146,6 +147,7 @@ impl Story {
             queue: history.intern_queue(queue("broker-a")),
             offset,
             look,
+            times: 0,
         })
     }
 
@@ -160,7 +162,24 @@ impl Story {
             queue: history.intern_queue(retry_queue()),
             offset,
             look: look(n),
+            times: 1,
         })
+    }
+
+    /// A member asks for what stands from this offset on.
+    fn poll(&self, node: &str, offset: u64) -> &Story {
+        self.event(node, |history| Event::Poll(history.intern_queue(queue("broker-a")), offset))
+    }
+
+    /// The broker lets go what it appended as the record of this offset.
+    fn due(&self, offset: u64, level: u64) -> &Story {
+        self.event("broker-a/0", |_| Event::Due { phy: offset * 100, level })
+    }
+
+    /// What a name server says of the topic.
+    fn route(&self, brokers: &[&str]) -> &Story {
+        let brokers = brokers.iter().map(|broker| (*broker).to_owned()).collect();
+        self.event("probe/0", |_| Event::Route { name_server: "namesrv/0".into(), topic: "orders".into(), brokers })
     }
 
     fn audited(&self) -> &Story {
@@ -202,13 +221,15 @@ impl Story {
 #[test]
 fn a_legal_history_has_no_violations_and_opportunities_for_all() {
     let story = Story::of("SYNC_FLUSH");
-    story.send(0, 0).flush(1).consume(0, 0).commit(1).send(1, 1).flush(2);
-    story.deliver("billing/0", 1, 1).nack("billing/0", 1, 1).commit(2).invoke(2).fail(2);
+    story.send(0, 0).flush(1).poll("billing/0", 0).consume(0, 0).poll("billing/0", 1).commit(1).send(1, 1).flush(2);
+    story.deliver("billing/0", 1, 1).nack("billing/0", 1, 1).commit(2).invoke(2).fail(2).append(2);
     story
         .later(10)
+        .due(2, 3)
         .again("billing/1", 1, 0)
         .event("billing/1", |history| Event::Ack(Some(message(1)), history.intern_queue(retry_queue()), 0));
     story.event("probe/0", |_| Event::Converged).audited();
+    story.down("broker-a/0", Down::Stop).later(130).route(&[]);
     let findings = story.findings();
     for report in &findings.reports {
         assert_eq!((report.checker, report.count), (report.checker, 0), "{:?}", report.violations);

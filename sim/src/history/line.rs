@@ -27,6 +27,9 @@ struct Line<'a> {
 impl Line<'_> {
     /// What is particular to the kind of event, from key `m` on.
     fn event(&mut self, history: &History, event: &Event) {
+        if let Some(message) = event.message() {
+            self.shown(r#","m":""#, message);
+        }
         match event {
             Event::NodeUp | Event::Converged => {}
             Event::Phase(name) | Event::Reached(name) | Event::Broken(name) => self.v(name),
@@ -43,28 +46,23 @@ impl Line<'_> {
             }
             Event::FaultEnd(id) => self.text(r#","f":""#, id),
             Event::DiskError(kind, path) => self.v(format_args!("{kind} {path}")),
-            Event::SendInvoke(message, look) => {
-                self.shown(r#","m":""#, message);
-                self.v(look);
-            }
-            Event::SendOk(message, queue, offset, x) => {
-                self.shown(r#","m":""#, message);
+            Event::SendInvoke(_, look) => self.v(look),
+            Event::SendOk(_, queue, offset, x) => {
                 self.place(history, *queue, Some(*offset));
                 if let Some(x) = x {
                     self.number(r#","x":"#, *x);
                 }
             }
-            Event::SendFail(message, why) | Event::SendInfo(message, why) => {
-                self.shown(r#","m":""#, message);
-                self.v(why);
-            }
-            Event::Deliver { message, queue, offset, look } => {
-                message.iter().for_each(|message| self.shown(r#","m":""#, message));
+            Event::SendTries(_, tries) => self.v(tries),
+            Event::SendFail(_, why) | Event::SendInfo(_, why) => self.v(why),
+            Event::Deliver { queue, offset, look, times, .. } => {
                 self.place(history, *queue, Some(*offset));
-                self.v(look);
+                match times {
+                    0 => self.v(look),
+                    times => self.v(format_args!("{look} again {times}")),
+                }
             }
-            Event::Ack(message, queue, offset) | Event::Nack(message, queue, offset) => {
-                message.iter().for_each(|message| self.shown(r#","m":""#, message));
+            Event::Ack(_, queue, offset) | Event::Nack(_, queue, offset) => {
                 self.place(history, *queue, Some(*offset));
             }
             Event::Commit { group, queue, offset } => {
@@ -72,6 +70,14 @@ impl Line<'_> {
                 self.v(group);
             }
             Event::Assign(queue) | Event::Revoke(queue) => self.place(history, *queue, None),
+            Event::Poll(queue, offset) => self.place(history, *queue, Some(*offset)),
+            Event::Due { phy, level } => {
+                self.number(r#","x":"#, *phy);
+                self.v(format_args!("level {level}"));
+            }
+            Event::Route { name_server, topic, brokers } => {
+                self.v(format_args!("{name_server} {topic}: {}", brokers.join(" ")));
+            }
             Event::Append(x) | Event::Flush(x) | Event::Recover(x) | Event::Truncate(x) | Event::Delete(x) => {
                 self.number(r#","x":"#, *x);
             }
@@ -80,7 +86,7 @@ impl Line<'_> {
                 self.v(name);
             }
             Event::Panic(task, message) => self.v(format_args!("{task}: {message}")),
-            Event::Pending(what) => self.v(what),
+            Event::Pending(what) | Event::Grown(what) => self.v(what),
             Event::Audited { records, entries } => self.v(format_args!("records {records} entries {entries}")),
             Event::Unsound(path, Some(at), what) => self.v(format_args!("{path} at {at}: {what}")),
             Event::Unsound(path, None, what) => self.v(format_args!("{path}: {what}")),
@@ -152,12 +158,13 @@ mod tests {
         let odd = "a \"b\" \\ c\n\t\u{1}\u{7f} é→";
         let recorder = Recorder::new(None);
         let look = Look { topic: odd.into(), body_bytes: 1, crc: 2, tag: odd.into() };
-        let shown = look.to_string();
+        let shown = format!("{look} again 2");
         recorder.record(u64::MAX, Some((odd, 1)), |history| Event::Deliver {
             message: Some(MessageId { producer: 0, n: 12_345 }),
             queue: history.intern_queue(Queue { topic: odd.into(), broker: odd.into(), id: 0 }),
             offset: u64::MAX,
             look,
+            times: 2,
         });
         recorder.record(0, None, |_| Event::NodeDown(Down::Exit, odd.into()));
         recorder.record(0, None, |_| Event::FaultHit(odd.into(), "cuts", 3));

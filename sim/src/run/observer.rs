@@ -11,7 +11,7 @@ use host::machine::BoxFuture;
 
 use crate::{
     disk::DiskError,
-    history::{Down, Event, NodeRef, Queue, Recorder},
+    history::{Down, Event, NodeRef, Queue, QueueRef, Recorder},
     points::POLL,
     scenario::{Scenario, error_name},
     stand::{NodeStatus, Observer, Place, Stand},
@@ -80,17 +80,18 @@ impl Watch {
         });
     }
 
-    /// A queue has a new owner, or one less. A point tells a number only; the queue is the one that it stands for.
-    fn moved(&self, place: &Place, name: &'static str, mark: i64) {
+    /// A consumer took a queue over, gave it up, or asks for what is in it. A point tells a number only; the queue is the
+    /// one that it stands for.
+    fn of_queue(&self, place: &Place, name: &'static str, mark: i64, build: impl FnOnce(QueueRef) -> Event) {
         let Some(cluster) = self.cluster.get() else { return };
-        let Some(queue) = queue_of(&cluster.plan.scenario, mark) else {
-            return self.record(place, Event::Point(name, mark));
-        };
-        let at = u64::try_from(place.at.as_nanos()).unwrap_or(u64::MAX);
-        self.recorder.record(at, Some((&place.name, place.incarnation)), |history| {
-            let queue = history.intern_queue(queue);
-            if name == "client.queue-added" { Event::Assign(queue) } else { Event::Revoke(queue) }
-        });
+        match queue_of(&cluster.plan.scenario, mark) {
+            None => self.record(place, Event::Point(name, mark)),
+            Some(queue) => {
+                let at = u64::try_from(place.at.as_nanos()).unwrap_or(u64::MAX);
+                self.recorder
+                    .record(at, Some((&place.name, place.incarnation)), |history| build(history.intern_queue(queue)));
+            }
+        }
         triggers::passed(cluster, &place.name, name);
     }
 
@@ -101,7 +102,7 @@ impl Watch {
 }
 
 impl Observer for Watch {
-    fn point(&self, stand: &Stand, place: &Place, name: &'static str, value: i64) {
+    fn point(&self, stand: &Stand, place: &Place, name: &'static str, [value, about]: [i64; 2]) {
         // A process that was just killed runs on to its next await: nothing it passes there has happened.
         let alive = match stand.status(place.node) {
             NodeStatus::Up { incarnation } | NodeStatus::Paused { incarnation } => incarnation == place.incarnation,
@@ -111,8 +112,11 @@ impl Observer for Watch {
             return;
         }
         let offset = u64::try_from(value).unwrap_or(0);
-        if let "client.queue-added" | "client.queue-removed" = name {
-            return self.moved(place, name, value);
+        match name {
+            "client.queue-added" => return self.of_queue(place, name, value, Event::Assign),
+            "client.queue-removed" => return self.of_queue(place, name, value, Event::Revoke),
+            "client.pulling" => return self.of_queue(place, name, about, |queue| Event::Poll(queue, offset)),
+            _ => {}
         }
         self.record(
             place,
@@ -122,6 +126,7 @@ impl Observer for Watch {
                 "store.recovered" => Event::Recover(offset),
                 "store.truncated" => Event::Truncate(offset),
                 "store.file-deleted" => Event::Delete(offset),
+                "broker.delayed-delivered" => Event::Due { phy: offset, level: u64::try_from(about).unwrap_or(0) },
                 name => Event::Point(name, value),
             },
         );

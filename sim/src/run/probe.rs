@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use client::{Admin, ClientConfig, MessageQueue, TopicSpec};
+use client::{Admin, ClientConfig, ClientError, MessageQueue, TopicSpec};
 use host::Host;
 
 use crate::{
@@ -19,6 +19,9 @@ use super::{
 
 /// Pause between two looks at the committed offsets of a broker.
 const WATCH_PAUSE: Duration = Duration::from_secs(2);
+
+/// Pause between two questions to a name server.
+const ROUTE_PAUSE: Duration = Duration::from_secs(5);
 
 /// Pause between two looks at what is pending.
 const SETTLE_PAUSE: Duration = Duration::from_secs(1);
@@ -59,6 +62,14 @@ pub(super) async fn watch(cluster: Arc<Cluster>, host: Host, stop: StopSignal) -
         let (cluster, admin, name) = (Arc::clone(&cluster), Arc::clone(&admin), broker.name.clone());
         let watcher = host.clone();
         host.spawn("watch", async move { watch_offsets(&cluster, &watcher, &admin, &name).await });
+    }
+    let each = Arc::new(each);
+    for number in 0..each.len() {
+        let (cluster, each, watcher) = (Arc::clone(&cluster), Arc::clone(&each), host.clone());
+        host.spawn("routes", async move {
+            let (name_server, admin) = &each[number];
+            watch_routes(&cluster, &watcher, admin, name_server).await;
+        });
     }
     let changes = |fault: &Fault| {
         use FaultKind::{ConfigChange, DiskReplaced, Drain, RestoreBackup};
@@ -109,6 +120,27 @@ async fn connect(name_servers: &[String]) -> Result<Admin, String> {
     let config = ClientConfig::builder().name_servers(name_servers).instance_name("probe").build();
     let config = config.map_err(|error| in_one_line(&error))?;
     Admin::connect(config).await.map_err(|error| in_one_line(&error))
+}
+
+/// Records what a name server says of the topics: whenever that has changed, and while it names a broker that is down.
+async fn watch_routes(cluster: &Cluster, host: &Host, admin: &Admin, name_server: &str) {
+    let mut last: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    loop {
+        host.sleep(ROUTE_PAUSE).await;
+        for topic in &cluster.plan.scenario.topics {
+            let mut brokers = match admin.route(&topic.name).await {
+                Ok(route) => route.broker_datas.iter().map(|data| data.broker_name.to_string()).collect(),
+                Err(ClientError::NoRoute { .. }) => Vec::new(),
+                Err(_) => break,
+            };
+            brokers.sort_unstable();
+            let names_the_dead = brokers.iter().any(|broker| !cluster.is_up(&format!("{broker}/0")));
+            if last.insert(&topic.name, brokers.clone()).as_ref() != Some(&brokers) || names_the_dead {
+                let name_server = name_server.to_owned();
+                cluster.record(PROBE, |_| Event::Route { name_server, topic: topic.name.clone(), brokers });
+            }
+        }
+    }
 }
 
 /// Brokers that some name server does not name for a topic they hold.
@@ -178,20 +210,19 @@ async fn settle(cluster: &Cluster, host: &Host, admin: &Admin, each: &[(String, 
         if pending.is_empty() {
             pending = search.look(cluster, admin).await;
         }
+        let mut grown = Vec::new();
         if pending.is_empty() {
-            pending = rest.look(cluster);
+            (pending, grown) = rest.look(cluster);
         } else {
             rest.forget();
         }
-        if pending.is_empty() {
+        if pending.is_empty() && grown.is_empty() {
             cluster.record_run(Event::Converged);
             break;
         }
         if cluster.stand.now() >= end {
-            pending.truncate(PENDING_MAX);
-            for what in pending {
-                cluster.record_run(Event::Pending(what));
-            }
+            pending.into_iter().take(PENDING_MAX).for_each(|what| cluster.record_run(Event::Pending(what)));
+            grown.into_iter().take(PENDING_MAX).for_each(|what| cluster.record_run(Event::Grown(what)));
             break;
         }
     }

@@ -39,20 +39,19 @@ impl Rest {
         self.looks.clear();
     }
 
-    /// Takes a look, and tells what is not at rest.
-    pub fn look(&mut self, cluster: &Cluster) -> Vec<String> {
+    /// Takes a look, and tells what is not at rest, and what grows.
+    pub fn look(&mut self, cluster: &Cluster) -> (Vec<String>, Vec<String>) {
         self.looks.push_back(Look::take(cluster));
         if self.looks.len() < LOOKS {
-            return vec!["the cluster has only just come to rest".to_owned()];
+            return (vec!["the cluster has only just come to rest".to_owned()], Vec::new());
         }
         if self.looks.len() > LOOKS {
             self.looks.pop_front();
         }
         let (before, last) = (&self.looks[LOOKS - 2], &self.looks[LOOKS - 1]);
-        let mut pending = last.doubled.clone();
-        pending.extend(spinning(before, last));
-        pending.extend(growing(&self.looks));
-        pending
+        let mut grown = last.doubled.clone();
+        grown.extend(growing(&self.looks));
+        (spinning(before, last), grown)
     }
 }
 

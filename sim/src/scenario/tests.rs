@@ -414,6 +414,6 @@ fn what_must_fail_and_what_must_check_read_and_print_as_they_are_meant() {
     assert_eq!(scenario.expect.must_check, Some(vec!["lost".to_owned()]));
     let printed = Scenario::parse("x.toml", &scenario.print()).unwrap();
     assert_eq!(format!("{:?}", printed.expect), format!("{:?}", scenario.expect));
-    insta::assert_snapshot!(told("lost       = 0", "must-check = [\"panic\"]"), @"x.toml:53:15: unknown checker `panic`; known: lost, unread, phantom, aborted, filter, dup-deliver, two-at-offset, order-store, visible-before-safe, early, commit-regress, store-audit, stuck");
+    insta::assert_snapshot!(told("lost       = 0", "must-check = [\"panic\"]"), @"x.toml:53:15: unknown checker `panic`; known: lost, unread, phantom, aborted, filter, dup-store, dup-deliver, two-at-offset, order-store, visible-before-safe, skip, backwards, early, late, retry, commit-regress, route, store-audit, leak, stuck");
     insta::assert_snapshot!(told("lost       = 0", "verdict = \"fail:panik\""), @"x.toml:53:11: unknown checker `panik`; did you mean `panic`?");
 }

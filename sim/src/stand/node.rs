@@ -314,9 +314,9 @@ impl World {
     }
 
     /// Product code passed a point.
-    pub(crate) fn point(self: &Arc<World>, life: &Life, name: &'static str, value: i64) {
-        self.note(Side::Point, life.node.id, name_hash(name), value.cast_unsigned());
-        self.observer.point(&Stand::of(self), &self.place(life), name, value);
+    pub(crate) fn point(self: &Arc<World>, life: &Life, name: &'static str, [value, about]: [i64; 2]) {
+        self.note(Side::Point, life.node.id, name_hash(name), (value ^ about.rotate_left(32)).cast_unsigned());
+        self.observer.point(&Stand::of(self), &self.place(life), name, [value, about]);
     }
 
     /// A task of a life is about to be polled, and somebody wants to know.

@@ -35,11 +35,13 @@ fn run_of(more: &[Event]) -> Finished {
         record("checkout/0", &|history| {
             Event::SendOk(id, history.intern_queue(queue.clone()), offset, Some(offset * 100))
         });
+        record("billing/0", &|history| Event::Poll(history.intern_queue(queue.clone()), offset));
         record("billing/0", &|history| Event::Deliver {
             message: Some(id),
             queue: history.intern_queue(queue.clone()),
             offset,
             look: look(),
+            times: 0,
         });
         record("billing/0", &|history| Event::Ack(Some(id), history.intern_queue(queue.clone()), offset));
         record("probe/0", &|history| Event::Commit {
@@ -48,6 +50,7 @@ fn run_of(more: &[Event]) -> Finished {
             offset: Some(offset + 1),
         });
     }
+    record("billing/0", &|history| Event::Poll(history.intern_queue(queue.clone()), 2));
     recorder.record(60 * SECOND, None, |_| Event::Phase("settle"));
     recorder.record(70 * SECOND, None, |_| Event::Converged);
     recorder.record(70 * SECOND, Some(("broker-a/0", 1)), |_| Event::Audited { records: 2, entries: 2 });

@@ -70,6 +70,7 @@ impl ConcurrentListener for Listener {
                 queue: queue_ref(history, view.queue()),
                 offset: view.queue_offset().0,
                 look: look_at(view),
+                times: view.reconsume_times(),
             });
             work += self.handling(message, view.reconsume_times());
             if self.refuses(message, view.reconsume_times()) {

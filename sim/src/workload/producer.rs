@@ -213,8 +213,13 @@ impl Sender {
         self.record(|_| Event::SendInvoke(id, look));
     }
 
-    /// Records how a send ended: acknowledged, certainly not stored, or nobody knows.
+    /// Records how a send ended: acknowledged, certainly not stored, or nobody knows. Before that, how many attempts it
+    /// took if one was not enough.
     fn sent(&self, id: MessageId, result: Result<SendReceipt, SendError>) {
+        let attempts = result.as_ref().map_or_else(|error| error.attempts, |receipt| receipt.attempts);
+        if attempts > 1 {
+            self.record(|_| Event::SendTries(id, attempts));
+        }
         self.record(|history| match result {
             Ok(receipt) if receipt.status.is_ok() => {
                 let phy = OffsetMessageId::parse(&receipt.offset_message_id).ok().map(|id| id.phy.0);

@@ -206,7 +206,7 @@ impl Recorder {
 }
 
 impl Observer for Recorder {
-    fn point(&self, stand: &Stand, place: &Place, name: &'static str, value: i64) {
+    fn point(&self, stand: &Stand, place: &Place, name: &'static str, [value, _]: [i64; 2]) {
         self.add(place, &format!("{name}={value}"));
         if value == 3 {
             stand.kill(place.node);
@@ -272,7 +272,7 @@ impl Observer for Killer {
         }
     }
 
-    fn point(&self, stand: &Stand, place: &Place, name: &'static str, _: i64) {
+    fn point(&self, stand: &Stand, place: &Place, name: &'static str, _: [i64; 2]) {
         self.seen.lock().unwrap().push(name.to_owned());
         if name == "test.gate" {
             stand.kill(place.node);

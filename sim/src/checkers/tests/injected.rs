@@ -47,6 +47,20 @@ enum Injected {
     VisibleBeforeSafe,
     /// A refused message comes again at once.
     Early,
+    /// A message is stored again.
+    DupStore,
+    /// A member reads on behind a message.
+    Skip,
+    /// A member reads again what it has had.
+    Backwards,
+    /// A delayed message is let go a minute after its time.
+    Late,
+    /// A message comes again and says that it was refused twice.
+    Retry,
+    /// A dead broker is still named.
+    Route,
+    /// Tasks grow.
+    Leak,
     /// A queue has a hole at the end.
     StoreAudit,
     /// Something is pending when the time is over.
@@ -54,7 +68,7 @@ enum Injected {
 }
 
 /// All of them.
-const ALL: [Injected; 13] = [
+const ALL: [Injected; 20] = [
     Injected::Lost,
     Injected::Unread,
     Injected::Phantom,
@@ -66,6 +80,13 @@ const ALL: [Injected; 13] = [
     Injected::TwoAtOffset,
     Injected::VisibleBeforeSafe,
     Injected::Early,
+    Injected::DupStore,
+    Injected::Skip,
+    Injected::Backwards,
+    Injected::Late,
+    Injected::Retry,
+    Injected::Route,
+    Injected::Leak,
     Injected::StoreAudit,
     Injected::Stuck,
 ];
@@ -84,6 +105,13 @@ impl Injected {
             Injected::TwoAtOffset => "two-at-offset",
             Injected::VisibleBeforeSafe => "visible-before-safe",
             Injected::Early => "early",
+            Injected::DupStore => "dup-store",
+            Injected::Skip => "skip",
+            Injected::Backwards => "backwards",
+            Injected::Late => "late",
+            Injected::Retry => "retry",
+            Injected::Route => "route",
+            Injected::Leak => "leak",
             Injected::StoreAudit => "store-audit",
             Injected::Stuck => "stuck",
         }
@@ -222,6 +250,37 @@ fn play(steps: &[Step], wrong: Option<(Injected, u32)>) -> Vec<(&'static str, u6
                 .again("billing/0", n, 0)
                 .event("billing/0", |history| Event::Ack(Some(message(n)), history.intern_queue(retry_queue()), 0));
         }
+        Some(Injected::DupStore) => drop(story.append(at).flush(at + 1).consume(play.log[0], at).commit(at + 1)),
+        Some(Injected::Skip) => {
+            // The other member has had it.
+            let story = story.send(n, at).flush(at + 1).poll("billing/0", at).poll("billing/0", at + 1);
+            story
+                .deliver("billing/1", n, at)
+                .ack("billing/1", n, at)
+                .commit(at + 1)
+                .event("probe/0", |_| Event::Converged);
+        }
+        Some(Injected::Backwards) => drop(story.poll("billing/0", at).poll("billing/0", at - 1)),
+        Some(Injected::Late) => drop(story.append(at).flush(at + 1).later(70).due(at, 3)),
+        Some(Injected::Retry) => {
+            story
+                .send(n, at)
+                .flush(at + 1)
+                .deliver("billing/0", n, at)
+                .nack("billing/0", n, at)
+                .commit(at + 1)
+                .later(10);
+            story.event("billing/0", |history| Event::Deliver {
+                message: Some(message(n)),
+                queue: history.intern_queue(retry_queue()),
+                offset: 0,
+                look: look(n),
+                times: 2,
+            });
+            story.event("billing/0", |history| Event::Ack(Some(message(n)), history.intern_queue(retry_queue()), 0));
+        }
+        Some(Injected::Route) => drop(story.down("broker-a/0", Down::PowerLoss).later(140).route(&["broker-a"])),
+        Some(Injected::Leak) => drop(story.event("probe/0", |_| Event::Grown("tasks".to_owned()))),
         Some(Injected::StoreAudit) => {
             story
                 .audited()
