@@ -113,6 +113,7 @@ scenarios! {
     clients_come_and_go: "clients-come-and-go",
     consumequeue_lost: "consumequeue-lost",
     damaged_disk: "damaged-disk",
+    dead_letters: "dead-letters",
     disk_85_percent: "disk-85-percent",
     disk_errors: "disk-errors",
     disk_replaced: "disk-replaced",

@@ -59,6 +59,7 @@ fn healthy(messages: u32) -> (Scenario, History) {
             queue: history.intern_queue(queue.clone()),
             offset,
             look: look.clone(),
+            times: 0,
         });
         by("billing/0", &|history| Event::Ack(Some(message), history.intern_queue(queue.clone()), offset));
         by("probe/0", &|history| Event::Commit {

@@ -82,6 +82,8 @@ pub struct Findings {
     pub legally_lost: BTreeMap<(String, MessageId), Violation>,
     /// Messages that a group should have finished and did not, lawfully or not.
     pub missing: BTreeSet<(String, MessageId)>,
+    /// Messages that a group refused for the last time: dead letters.
+    pub given_up: BTreeSet<(String, MessageId)>,
     /// How often things happened, by the names of [`crate::scenario::COUNTS`].
     pub counts: BTreeMap<&'static str, u64>,
     /// States that were reached, by the names of [`crate::scenario::MARKS`], and all points of the product.
@@ -93,7 +95,8 @@ pub struct Findings {
 pub fn check(scenario: &Scenario, history: &History) -> Findings {
     let facts = Facts::collect(scenario, history);
     let logs = Logs::collect(scenario, history);
-    let (lost, unread, legally_lost, missing) = lost_and_unread(&facts, &logs, history);
+    let given_up = facts.given_up_by_all();
+    let (lost, unread, legally_lost, missing) = lost_and_unread(&facts, &logs, history, &given_up);
     let reports = vec![
         lost,
         unread,
@@ -109,7 +112,7 @@ pub fn check(scenario: &Scenario, history: &History) -> Findings {
         polls::backwards(history),
         delays::early(&facts, &logs, scenario, history),
         delays::late(&facts, &logs, scenario, history),
-        delays::retry(&facts, scenario, history),
+        delays::retry(&facts, &logs, scenario, history),
         commits::commit_regress(&facts, &logs, history),
         routes::route(&facts, scenario, history),
         audits::store_audit(history),
@@ -122,7 +125,8 @@ pub fn check(scenario: &Scenario, history: &History) -> Findings {
             _ => None,
         }),
     ];
-    let mut findings = Findings { reports, legally_lost, missing, counts: BTreeMap::new(), marks: BTreeSet::new() };
+    let (counts, marks) = (BTreeMap::new(), BTreeSet::new());
+    let mut findings = Findings { reports, legally_lost, missing, given_up, counts, marks };
     (findings.counts, findings.marks) = counts::count(&facts, history, findings.legally_lost.len() as u64);
     findings
 }
@@ -136,6 +140,7 @@ fn lost_and_unread(
     facts: &Facts<'_>,
     logs: &Logs,
     history: &History,
+    given_up: &BTreeSet<(String, MessageId)>,
 ) -> (Report, Report, BTreeMap<(String, MessageId), Violation>, Missing) {
     let (mut lost, mut unread) = (Report::new("lost"), Report::new("unread"));
     let out_of_time = history.records.iter().any(|record| matches!(record.event, Event::Pending(_)));
@@ -145,7 +150,7 @@ fn lost_and_unread(
         for group in facts.groups_that_want(sent.look) {
             lost.opportunities += 1;
             unread.opportunities += 1;
-            if facts.is_finished(group, message) {
+            if facts.is_finished(group, message) || given_up.contains(&(group.to_owned(), message)) {
                 continue;
             }
             let key = (group.to_owned(), message);

@@ -89,7 +89,14 @@ fn fate(
         return "sent without an answer".to_owned();
     }
     match (outcomes.get(&id), missing.is_empty()) {
-        (Some(&"acknowledged"), true) => "acknowledged, finished by everyone who wants it".to_owned(),
+        (Some(&"acknowledged"), true) => {
+            let wanted = scenario.consumers.iter().map(|group| &group.group);
+            let given_up = wanted.filter(|group| run.findings.given_up.contains(&((*group).clone(), id)));
+            match given_up.map(String::as_str).collect::<Vec<_>>().join(" and ") {
+                none if none.is_empty() => "acknowledged, finished by everyone who wants it".to_owned(),
+                groups => format!("acknowledged, a dead letter of {groups}, finished by everyone else"),
+            }
+        }
         (Some(&"acknowledged"), false) => "acknowledged, legally lost".to_owned(),
         (Some(outcome), _) => (*outcome).to_owned(),
         (None, _) => "not sent".to_owned(),

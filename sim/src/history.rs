@@ -244,6 +244,15 @@ pub enum Event {
         /// Entries.
         entries: u64,
     },
+    /// The audit found a dead letter in a log.
+    DeadLetter {
+        /// Which message.
+        message: Option<MessageId>,
+        /// Of which group.
+        group: String,
+        /// At which offset of the queue of dead letters.
+        offset: u64,
+    },
     /// The audit found something wrong: the file, the byte in it if it is about one, and what.
     Unsound(String, Option<u64>, String),
 }
@@ -288,6 +297,7 @@ impl Event {
             Event::Grown(_) => "grown",
             Event::Converged => "converged",
             Event::Audited { .. } => "audited",
+            Event::DeadLetter { .. } => "dead-letter",
             Event::Unsound(..) => "unsound",
         }
     }
@@ -301,7 +311,10 @@ impl Event {
             | Event::SendOk(message, ..)
             | Event::SendFail(message, _)
             | Event::SendInfo(message, _) => Some(*message),
-            Event::Deliver { message, .. } | Event::Ack(message, ..) | Event::Nack(message, ..) => *message,
+            Event::Deliver { message, .. }
+            | Event::DeadLetter { message, .. }
+            | Event::Ack(message, ..)
+            | Event::Nack(message, ..) => *message,
             _ => None,
         }
     }

@@ -63,7 +63,7 @@ pub const ALWAYS: &str = "always";
 pub const FAILURES: [&str; 7] = [ALWAYS, "converged", "exit", "legally-lost", "limit", "panic", "stop-killed"];
 
 /// Counts that `at-least` may name: how often something happened that a scenario is about.
-pub const COUNTS: [&str; 47] = [
+pub const COUNTS: [&str; 48] = [
     "sent",
     "acked",
     "info",
@@ -72,6 +72,7 @@ pub const COUNTS: [&str; 47] = [
     "finished",
     "redelivered",
     "retried-later",
+    "dead-letters",
     "legally-lost",
     "crashes",
     "panics",
@@ -373,6 +374,8 @@ pub struct ConsumerGroup {
     pub handling: Span<Duration>,
     /// How many of a hundred first deliveries a listener refuses, so that the message is retried later.
     pub later_percent: u8,
+    /// How often a message that was refused is refused in all, at its first deliveries.
+    pub later_times: u32,
     /// Settings by RocketMQ's key names.
     pub config: Settings,
 }
@@ -382,6 +385,13 @@ impl ConsumerGroup {
     #[must_use]
     pub fn most_instances(&self) -> u32 {
         self.scale.iter().map(|step| step.instances).max().unwrap_or(0).max(self.instances)
+    }
+
+    /// How often a message may be given back: after that it is a dead letter. Source: `spec/client.md` 6.1.
+    #[must_use]
+    pub fn retries_most(&self) -> u32 {
+        const DEFAULT: u32 = 16;
+        setting(&self.config, "maxReconsumeTimes").and_then(|most| most.parse().ok()).unwrap_or(DEFAULT)
     }
 
     /// Whether a message with this tag is for the group.

@@ -9,13 +9,14 @@ use super::{MutantsArguments, Problem, check_mutant, child, pool, read_scenario}
 use crate::output::say;
 
 /// All planted bugs. The scenario of each has its name, and says which checker must catch it within how many seeds.
-pub const MUTANTS: [&str; 25] = [
+pub const MUTANTS: [&str; 26] = [
     "abort-file-ignored",
     "ack-before-flush",
     "commit-before-processing",
     "config-written-in-place",
     "crc-not-checked-on-recovery",
     "dead-brokers-kept",
+    "dead-letters-dropped",
     "delay-counted-twice",
     "delay-from-birth",
     "dispatch-before-flush",

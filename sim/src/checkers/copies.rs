@@ -167,6 +167,11 @@ impl Logs {
         lost_a_cache || found_a_hole() || log.exchanged_between(from, to).is_some()
     }
 
+    /// How many brokers have logs.
+    pub fn count(&self) -> usize {
+        self.nodes.len()
+    }
+
     /// The record by which a node appended what stood at `phy` of its log at the record `before`.
     pub fn appended(&self, node: NodeRef, before: usize, phy: u64) -> Option<usize> {
         self.nodes.get(&node)?.born(before, phy).map(|(index, _)| index)

@@ -91,6 +91,7 @@ fn counted(event: &Event) -> Vec<(&'static str, u64)> {
             "short-read" => vec![("short-reads", 1)],
             _ => Vec::new(),
         },
+        Event::DeadLetter { .. } => vec![("dead-letters", 1)],
         Event::Recover(_) => vec![("recoveries", 1)],
         Event::Truncate(_) => vec![("truncations", 1)],
         Event::Delete(_) => vec![("files-deleted", 1)],

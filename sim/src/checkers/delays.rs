@@ -131,8 +131,9 @@ fn waits(logs: &Logs, scenario: &Scenario, history: &History) -> Vec<Wait> {
 }
 
 /// `retry`: a message does not say how often it was refused: it says `n`, and nobody in its group was given it when it
-/// said `n - 1` and has not finished it; or it comes from the queue of retries and says that it was never refused.
-pub(super) fn retry(facts: &Facts<'_>, scenario: &Scenario, history: &History) -> Report {
+/// said `n - 1` and has not finished it; or it comes from the queue of retries and says that it was never refused. Or one
+/// that was refused for the last time is not among the dead letters, or one is there that was not.
+pub(super) fn retry(facts: &Facts<'_>, logs: &Logs, scenario: &Scenario, history: &History) -> Report {
     let mut report = Report::new("retry");
     let mut known: BTreeMap<(&str, MessageId), Vec<&Delivery<'_>>> = BTreeMap::new();
     for delivery in &facts.all_deliveries {
@@ -155,7 +156,49 @@ pub(super) fn retry(facts: &Facts<'_>, scenario: &Scenario, history: &History) -
         }
         before.push(delivery);
     }
+    dead_letters(facts, logs, history, &known, &mut report);
     report
+}
+
+/// The part of [`retry`] that is about dead letters.
+fn dead_letters(
+    facts: &Facts<'_>,
+    logs: &Logs,
+    history: &History,
+    known: &BTreeMap<(&str, MessageId), Vec<&Delivery<'_>>>,
+    report: &mut Report,
+) {
+    let records = history.records.iter().enumerate();
+    let dead: BTreeMap<(&str, MessageId), usize> = records
+        .filter_map(|(index, record)| match &record.event {
+            Event::DeadLetter { message: Some(message), group, .. } => Some(((group.as_str(), *message), index)),
+            _ => None,
+        })
+        .collect();
+    let is_over = history.records.iter().any(|record| record.event == Event::Converged);
+    let audited = history.records.iter().filter(|record| matches!(record.event, Event::Audited { .. })).count();
+    for (&(group, message), deliveries) in known {
+        let Some(refused) = facts.given_up(group, message) else { continue };
+        report.opportunities += 1;
+        // A member that tries again by itself counts that, and the broker does not.
+        let last = deliveries.last().expect("it was refused when it came");
+        let from_there = |delivery: &&&Delivery<'_>| (delivery.queue, delivery.offset) == (last.queue, last.offset);
+        let is_sure = deliveries.iter().find(from_there).is_some_and(|first| first.times == last.times);
+        let all_looked_at = is_over && audited == logs.count();
+        let is_lost = logs.copy_lost_anywhere_after(refused).is_some();
+        if !dead.contains_key(&(group, message)) && is_sure && all_looked_at && !is_lost {
+            let what = format!("{message} was refused for the last time by {group} and is no dead letter");
+            report.violation(what, vec![last.index, refused]);
+        }
+    }
+    for ((group, message), index) in dead {
+        report.opportunities += 1;
+        let given = known.get(&(group, message)).map_or(&[][..], Vec::as_slice);
+        if !given.iter().any(|delivery| facts.is_last_time(group, delivery.times)) {
+            let what = format!("{message} is a dead letter of {group}, which was not given it for the last time");
+            report.violation(what, vec![index]);
+        }
+    }
 }
 
 /// Whether a member may have given back what it got before: it had not finished it, or took too long.

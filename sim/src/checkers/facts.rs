@@ -371,6 +371,26 @@ impl<'a> Facts<'a> {
         self.deliveries(group, message).any(|delivery| delivery.done.is_some_and(|(_, finished)| finished))
     }
 
+    /// The record by which a group refused a message for the last time that it may: it is a dead letter then, or becomes
+    /// one.
+    pub fn given_up(&self, group: &'a str, message: MessageId) -> Option<usize> {
+        let last = self.deliveries(group, message).last()?;
+        last.nacked_at().filter(|_| self.is_last_time(group, last.times))
+    }
+
+    /// All messages that a group refused for the last time.
+    pub fn given_up_by_all(&self) -> BTreeSet<(String, MessageId)> {
+        let given = self.by_message.keys();
+        let given_up = given.filter(|(group, message)| self.given_up(group, *message).is_some());
+        given_up.map(|(group, message)| ((*group).to_owned(), *message)).collect()
+    }
+
+    /// Whether a message that was given back so often may not be given back again.
+    pub fn is_last_time(&self, group: &str, times: u32) -> bool {
+        let consumers = self.scenario.consumers.iter().find(|consumers| consumers.group == group);
+        consumers.is_some_and(|consumers| times >= consumers.retries_most())
+    }
+
     /// The crashes of a node (not its clean stops) between two records.
     pub fn crashes_between(&self, node: NodeRef, from: usize, to: usize) -> impl Iterator<Item = (usize, u64, Down)> {
         let downs = self.downs.get(&node).map_or(&[][..], Vec::as_slice);

@@ -88,6 +88,10 @@ impl Line<'_> {
             Event::Panic(task, message) => self.v(format_args!("{task}: {message}")),
             Event::Pending(what) | Event::Grown(what) => self.v(what),
             Event::Audited { records, entries } => self.v(format_args!("records {records} entries {entries}")),
+            Event::DeadLetter { group, offset, .. } => {
+                self.number(r#","o":"#, *offset);
+                self.v(group);
+            }
             Event::Unsound(path, Some(at), what) => self.v(format_args!("{path} at {at}: {what}")),
             Event::Unsound(path, None, what) => self.v(format_args!("{path}: {what}")),
         }

@@ -1,11 +1,17 @@
 //! The audit of the stores at the end of a run.
 
-use std::{io, path::Path};
+use std::{io, ops::ControlFlow, path::Path};
 
 use host::fs::DirEntry;
-use store::audit::{AuditOptions, AuditSource, Content, audit};
+use message::Properties;
+use store::audit::{AuditOptions, AuditSource, Content, audit, each_record};
 
-use crate::{disk::SparseImage, history::Event, scenario::Kind};
+use crate::{
+    disk::SparseImage,
+    history::{Event, MessageId},
+    scenario::Kind,
+    workload::ID_PROPERTY,
+};
 
 use super::cluster::{Cluster, STORE_PATH, broker_config, group_of};
 
@@ -50,8 +56,23 @@ pub(super) fn audit_all(cluster: &Cluster, converged: bool) {
         options.commit_log_dir = config.store.commit_log_dir.unwrap_or(options.commit_log_dir);
         let found = audit(&Files(&image), &options).expect("an image is in memory");
         cluster.record(&node, |_| Event::Audited { records: found.records, entries: found.entries });
+        dead_letters(cluster, &node, &Files(&image), &options.commit_log_dir);
         for finding in found.findings.into_iter().take(TOLD_MAX) {
             cluster.record(&node, |_| Event::Unsound(finding.path.display().to_string(), finding.at, finding.what));
         }
     }
+}
+
+/// Records the dead letters in the log of a broker.
+fn dead_letters(cluster: &Cluster, node: &str, files: &Files<'_>, commit_log_dir: &Path) {
+    let show = |record: &message::RecordView<'_>, _: &Path, _: u64| {
+        if let Some(group) = record.topic.strip_prefix(message::DLQ_PREFIX) {
+            let message = Properties::find(record.properties, ID_PROPERTY).and_then(MessageId::parse);
+            let (group, offset) = (group.to_owned(), record.queue_offset.0);
+            cluster.record(node, |_| Event::DeadLetter { message, group, offset });
+        }
+        Ok(ControlFlow::Continue(()))
+    };
+    // What is damaged the audit has told.
+    each_record(files, commit_log_dir, show, |_| {}).expect("an image is in memory");
 }

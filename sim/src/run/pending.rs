@@ -5,24 +5,29 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::{
     checkers::Logs,
     history::{Event, History, MessageId, NodeRef, QueueRef},
-    scenario::Scenario,
+    scenario::{ConsumerGroup, Scenario},
 };
 
 use super::cluster::group_of;
 
-/// Listener calls on running nodes that have not ended, and refused messages that have not come again.
+/// Listener calls on running nodes that have not ended, and refused messages that have not come again, unless they were
+/// refused for the last time.
 ///
 /// A refused message whose retry may have been lost lawfully is left to the checkers: it may never come.
 pub(crate) fn deliveries(scenario: &Scenario, history: &History) -> Vec<String> {
-    let mut open: BTreeMap<(NodeRef, QueueRef, u64), ()> = BTreeMap::new();
+    let retries = |group: &str| {
+        let consumers = scenario.consumers.iter().find(|consumers| consumers.group == group);
+        consumers.map_or(u32::MAX, ConsumerGroup::retries_most)
+    };
+    let mut open: BTreeMap<(NodeRef, QueueRef, u64), u32> = BTreeMap::new();
     let mut refused: BTreeMap<(&str, MessageId), usize> = BTreeMap::new();
     let mut finished: BTreeSet<(&str, MessageId)> = BTreeSet::new();
     for (index, record) in history.records.iter().enumerate() {
         let Some((node, _)) = record.node else { continue };
         let group = group_of(history.node(node));
         match &record.event {
-            Event::Deliver { queue, offset, .. } => {
-                open.insert((node, *queue, *offset), ());
+            Event::Deliver { queue, offset, times, .. } => {
+                open.insert((node, *queue, *offset), *times);
             }
             Event::Ack(message, queue, offset) => {
                 open.remove(&(node, *queue, *offset));
@@ -32,14 +37,18 @@ pub(crate) fn deliveries(scenario: &Scenario, history: &History) -> Vec<String> 
                 }
             }
             Event::Nack(message, queue, offset) => {
-                open.remove(&(node, *queue, *offset));
+                let times = open.remove(&(node, *queue, *offset)).unwrap_or(0);
+                if times >= retries(group) {
+                    refused.retain(|(of, refused), _| (*of, Some(*refused)) != (group, *message));
+                    continue;
+                }
                 // A copy of what the group has finished need not come again: whoever refused it may have lost the queue
                 // before the broker heard of it (`spec/client.md` 8.5).
                 if let Some(message) = message.filter(|message| !finished.contains(&(group, *message))) {
                     refused.insert((group, message), index);
                 }
             }
-            Event::NodeDown(..) => open.retain(|(other, ..), ()| *other != node),
+            Event::NodeDown(..) => open.retain(|(other, ..), _| *other != node),
             _ => {}
         }
     }

@@ -417,3 +417,10 @@ fn what_must_fail_and_what_must_check_read_and_print_as_they_are_meant() {
     insta::assert_snapshot!(told("lost       = 0", "must-check = [\"panic\"]"), @"x.toml:53:15: unknown checker `panic`; known: lost, unread, phantom, aborted, filter, dup-store, dup-deliver, two-at-offset, order-store, visible-before-safe, skip, backwards, early, late, retry, commit-regress, route, store-audit, leak, stuck");
     insta::assert_snapshot!(told("lost       = 0", "verdict = \"fail:panik\""), @"x.toml:53:11: unknown checker `panik`; did you mean `panic`?");
 }
+
+#[test]
+fn the_example_of_the_page_about_scenario_files_can_be_used() {
+    let page = include_str!("../../../docs/scenarios.md");
+    let example = page.split("```").nth(1).and_then(|block| block.strip_prefix("toml\n")).expect("a block of TOML");
+    assert_eq!(Scenario::parse("page.toml", example).unwrap().warnings, Vec::<String>::new());
+}

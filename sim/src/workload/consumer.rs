@@ -106,9 +106,9 @@ impl Listener {
         self.draw(HANDLING, message, times).duration(self.group.handling.least..=self.group.handling.most)
     }
 
-    /// Whether it wants the message again: only ever at its first delivery.
+    /// Whether it wants the message again: only ever at its first deliveries.
     fn refuses(&self, message: Option<MessageId>, times: u32) -> bool {
-        times == 0 && self.draw(LATER, message, times).below(100) < u64::from(self.group.later_percent)
+        times < self.group.later_times && self.draw(LATER, message, 0).below(100) < u64::from(self.group.later_percent)
     }
 
     fn draw(&self, domain: Domain, message: Option<MessageId>, times: u32) -> crate::seed::Draw {

@@ -195,3 +195,54 @@ fn what_grows_at_rest_is_a_leak() {
     story.event("probe/0", |_| Event::Grown("tasks of broker-a/0 grow: [3, 4, 5]".to_owned()));
     assert_eq!(story.found(), [("leak", 1)]);
 }
+
+/// A message is refused as often as it may be, once, and looked for among the dead letters.
+fn given_up(times: u32, is_dead: bool, looked: bool) -> Vec<(&'static str, u64)> {
+    let mut story = Story::of("SYNC_FLUSH");
+    story.scenario.consumers[0].config.push(("maxReconsumeTimes".into(), "1".into()));
+    story.send(0, 0).deliver("billing/0", 0, 0).nack("billing/0", 0, 0).later(10);
+    given(&story, retry_queue(), times);
+    story.event("billing/0", |history| Event::Nack(Some(message(0)), history.intern_queue(retry_queue()), 0));
+    story.event("probe/0", |_| Event::Converged);
+    if looked {
+        story.audited();
+    }
+    if is_dead {
+        let group = "billing".to_owned();
+        story.event("broker-a/0", |_| Event::DeadLetter { message: Some(message(0)), group, offset: 0 });
+    }
+    story.found()
+}
+
+#[test]
+fn what_was_refused_for_the_last_time_is_a_dead_letter() {
+    assert_eq!(given_up(1, true, true), []);
+    assert_eq!(given_up(1, false, true), [("retry", 1)]);
+    assert_eq!(given_up(1, false, false), [], "a broker that is down was not looked at");
+}
+
+#[test]
+fn nothing_else_is_a_dead_letter() {
+    let story = Story::of("SYNC_FLUSH");
+    let group = "billing".to_owned();
+    story.send(0, 0).consume(0, 0).event("broker-a/0", |_| Event::DeadLetter {
+        message: Some(message(0)),
+        group,
+        offset: 0,
+    });
+    assert_eq!(story.found(), [("retry", 1)]);
+}
+
+#[test]
+fn what_was_refused_for_the_last_time_is_not_waited_for() {
+    let pending = |times: u32| {
+        let mut story = Story::of("SYNC_FLUSH");
+        story.scenario.consumers[0].config.push(("maxReconsumeTimes".into(), "1".into()));
+        story.send(0, 0).deliver("billing/0", 0, 0).nack("billing/0", 0, 0).later(10);
+        given(&story, retry_queue(), times);
+        story.event("billing/0", |history| Event::Nack(Some(message(0)), history.intern_queue(retry_queue()), 0));
+        story.recorder.with(|history| crate::run::pending::deliveries(&story.scenario, history))
+    };
+    assert_eq!(pending(1), Vec::<String>::new());
+    assert_eq!(pending(0), ["p0-0000 is to come again to billing"]);
+}
