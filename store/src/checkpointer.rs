@@ -18,7 +18,7 @@ use tracing::error;
 use crate::{
     checkpoint::{Base, Checkpoint, FlushedMark, Known},
     commit_log::CommitLog,
-    gate::Gate,
+    flush::GroupCommit,
     index::{Index, IndexMark},
     queues::{ConsumeQueues, Mark},
 };
@@ -30,7 +30,7 @@ pub(crate) struct Checkpointer {
     pub(crate) queues: Arc<ConsumeQueues>,
     /// `None` if messages are not indexed.
     pub(crate) index: Option<Arc<Index>>,
-    pub(crate) gate: Arc<Gate>,
+    pub(crate) group: Arc<GroupCommit>,
     pub(crate) flushed: Arc<FlushedMark>,
     pub(crate) checkpoint: Checkpoint,
     /// As it stands in the file.
@@ -79,7 +79,7 @@ impl Checkpointer {
             }
         }
         let caught_up = self.queues.reached() == self.log.written() && self.log.flushed() == self.log.written();
-        match self.pass(0, caught_up && !self.gate.is_fenced()).await {
+        match self.pass(0, caught_up && !self.group.is_fenced()).await {
             Ok(clean) => self.ended_clean.store(clean && self.known.clean, Ordering::Release),
             Err(error) => self.fail(&error),
         }
@@ -129,7 +129,7 @@ impl Checkpointer {
     }
 
     fn fail(&self, error: &io::Error) {
-        self.gate.fence();
+        self.group.fence();
         error!(
             error = error as &dyn std::error::Error,
             checkpoint = %self.checkpoint.path().display(),

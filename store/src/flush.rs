@@ -85,6 +85,16 @@ impl GroupCommit {
         Durability::waiting(told)
     }
 
+    /// Nothing more is written, because a file failed without which nothing can be made durable. Whoever waits is told.
+    pub(crate) fn fence(&self) {
+        self.gate.fence();
+        self.tell(Flushed::Failed, |_| true);
+    }
+
+    pub(crate) fn is_fenced(&self) -> bool {
+        self.gate.is_fenced()
+    }
+
     /// Tells everyone whose message is on disk.
     fn tell_flushed(&self, flushed: u64) {
         self.tell(Flushed::Done, |waiter| waiter.end <= flushed);
@@ -214,9 +224,8 @@ impl Flusher {
             }
             Err(error) => {
                 // The pages may be gone although they look clean: only a restart can tell (SF09).
-                self.gate.fence();
                 error!(error = &error as &dyn std::error::Error, "the commit log cannot be synced, writes end");
-                self.group.tell(Flushed::Failed, |_| true);
+                self.group.fence();
             }
         }
     }

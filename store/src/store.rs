@@ -29,7 +29,7 @@ use crate::{
     flush::{FlushPace, Flusher, GroupCommit, PAGE_BYTES},
     follow::takes_offset,
     gate::Gate,
-    index::{Index, IndexKnown, IndexShape, IndexWriter, rebuild::IndexRebuild},
+    index::{Index, IndexShape, IndexWriter, rebuild::IndexRebuild},
     load::{check_config, judge_hole, load_log, load_queues},
     markers::{AbortFile, Lock},
     queues::ConsumeQueues,
@@ -121,8 +121,7 @@ impl Store {
         };
         let state = recovery.run().await?;
         let is_continued = state.is_continued;
-        let (index, writer) =
-            open_index(&host, &config, &state, found.known.and_then(|known| known.index)).await?.unzip();
+        let (index, writer) = open_index(&host, &config, &state, found.known).await?.unzip();
         abort.create().await?;
         let parts = Parts::new(host, config, log_dir, (queues, index), state);
         let checkpointer = parts.checkpointer(&checkpoint_path, found.base).await?;
@@ -481,7 +480,7 @@ impl Parts {
             log: Arc::clone(&self.log),
             queues: Arc::clone(&self.queues),
             index: self.index.clone(),
-            gate: Arc::clone(&self.gate),
+            group: Arc::clone(&self.group),
             flushed: Arc::clone(&self.flushed),
             checkpoint,
             base,
@@ -503,7 +502,7 @@ async fn open_index(
     host: &Host,
     config: &StoreConfig,
     state: &LogState,
-    known: Option<IndexKnown>,
+    known: Option<Known>,
 ) -> Result<Option<(Arc<Index>, IndexWriter)>, StoreError> {
     if !config.message_index {
         return Ok(None);
@@ -516,7 +515,8 @@ async fn open_index(
         segments: &state.segments,
         end: state.end,
         last_store_ms: state.last_store_ms,
-        known,
+        known: known.and_then(|known| known.index),
+        flushed: known.map_or(0, |known| known.flushed),
         is_continued: state.is_continued,
     };
     rebuild.run().await.map(Some)

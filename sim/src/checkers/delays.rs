@@ -124,7 +124,8 @@ fn waits(logs: &Logs, scenario: &Scenario, history: &History) -> Vec<Wait> {
     let waits = dues.filter_map(|(due, until, node, phy, level)| {
         let levels = levels.get(group_of(history.node(node)))?;
         let delay = nanos(levels.delay(usize::try_from(level).ok()?)?);
-        let appended = logs.appended(node, due, phy)?;
+        // On another disk something else may have stood there, and nobody knows since when.
+        let appended = logs.appended(node, due, phy).filter(|from| !logs.exchanged_between(node, *from, due))?;
         Some(Wait { node, appended, from: history.records[appended].at, due, until, delay })
     });
     waits.collect()

@@ -6,7 +6,7 @@ use super::{
     Report,
     commits::ON_DISK_NANOS,
     copies::Logs,
-    facts::{Delivery, Facts, Seen, group_of},
+    facts::{Delivery, Facts, Move, Seen, group_of},
 };
 
 /// A new owner asks for the committed offset some time before its first delivery; commits seen within this time before
@@ -142,6 +142,25 @@ fn taken_back_by_a_frozen_member(
     })
 }
 
+/// Whether another member than the one that was given a message before thought then that the queue was its own, and gave
+/// it up since a commit was first seen: it has committed then how far it had been itself.
+fn taken_back_by_another_owner(
+    facts: &Facts<'_>,
+    history: &History,
+    group: &str,
+    first: &Seen,
+    (before, again): (&Delivery<'_>, &Delivery<'_>),
+) -> bool {
+    let others = facts.moves.keys().filter(|node| **node != before.node && group_of(history.node(**node)) == group);
+    others.copied().any(|node| {
+        let (earlier, later): (Vec<&Move>, Vec<&Move>) =
+            facts.moves_of(node, again.queue).partition(|moved| moved.index < before.index);
+        let owned = earlier.last().is_some_and(|moved| moved.takes_over);
+        let gave_up = later.first().is_some_and(|moved| !moved.takes_over && first.index < moved.index);
+        owned && gave_up && later[0].index < again.index
+    })
+}
+
 /// The record that shows a committed offset above the delivered one, long enough before the cause or before the member
 /// started, which asked only after that; and before any crash of the broker that could have undone it.
 fn committed_for_good(
@@ -159,7 +178,9 @@ fn committed_for_good(
     let mut at_last = seen.iter().filter(between).rev().take_while(|seen| seen.offset > again.offset);
     let last = at_last.next()?;
     let above = at_last.last().unwrap_or(last);
-    if taken_back_by_a_frozen_member(facts, history, group, (above, last), again) {
+    if taken_back_by_a_frozen_member(facts, history, group, (above, last), again)
+        || taken_back_by_another_owner(facts, history, group, above, (before, again))
+    {
         return None;
     }
     let started = facts.ups.get(&again.node).into_iter().flatten().rfind(|(index, _)| *index < again.index);

@@ -55,6 +55,8 @@ pub(crate) struct IndexRebuild<'a> {
     pub(crate) end: u64,
     pub(crate) last_store_ms: i64,
     pub(crate) known: Option<IndexKnown>,
+    /// Up to where the log was on disk when that was known. Behind it the index may have been told of other records.
+    pub(crate) flushed: u64,
     /// The log is as a clean exit left it.
     pub(crate) is_continued: bool,
 }
@@ -170,7 +172,7 @@ impl IndexRebuild<'_> {
             return None;
         }
         if mark.file == 0 {
-            return Some(Begin { kept: 0, tail: None, from: mark.phy.min(self.end), is_intact: false });
+            return Some(Begin { kept: 0, tail: None, from: self.sure(mark), is_intact: false });
         }
         let (last, before) = found[..kept].split_last().filter(|(last, _)| last.name == mark.file)?;
         let is_good = |file: &IndexFile, header| {
@@ -193,7 +195,7 @@ impl IndexRebuild<'_> {
         if on_disk.begin_phy != mark.header.begin_phy || on_disk.count < mark.header.count {
             return None;
         }
-        let cut = mark.phy.min(self.end);
+        let cut = self.sure(mark);
         let header_of = |file: &IndexFile| if file.name == mark.file { mark.header } else { file.header() };
         let kept = found[..kept].partition_point(|file| header_of(file).begin_phy < cut);
         let tail = match found[..kept].last() {
@@ -201,6 +203,11 @@ impl IndexRebuild<'_> {
             None => None,
         };
         Some(Begin { kept, tail, from: cut, is_intact: false })
+    }
+
+    /// Up to where both the index and the log were on disk.
+    fn sure(&self, mark: IndexMark) -> u64 {
+        mark.phy.min(self.flushed).min(self.end)
     }
 
     /// Whether a few entries are what the log says, and can be found in their slots.

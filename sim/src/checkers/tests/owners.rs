@@ -58,3 +58,22 @@ fn an_owner_that_is_given_nothing_commits_as_well() {
     assert_eq!(found(false, false), [("commit-regress", 1)]);
     assert_eq!(found(true, true), [("commit-regress", 1)]);
 }
+
+#[test]
+fn an_owner_that_was_cut_off_gives_its_queue_up_with_a_commit_of_its_own() {
+    let found = |owned_before: bool| {
+        let story = Story::of("SYNC_FLUSH");
+        story.assign("billing/0");
+        if owned_before {
+            story.assign("billing/1");
+        }
+        story.later(100).send(0, 0).consume(0, 0).commit(1).later(60);
+        if owned_before {
+            story.revoke("billing/1");
+        }
+        story.assign("billing/1").deliver("billing/1", 0, 0).ack("billing/1", 0, 0);
+        story.found()
+    };
+    assert_eq!(found(true), []);
+    assert_eq!(found(false), [("dup-deliver", 1)]);
+}

@@ -118,6 +118,10 @@ fn a_broker_that_was_not_well_may_be_late() {
     let restarted = Story::of("SYNC_FLUSH");
     restarted.append(0).flush(1).down("broker-a/0", Down::Kill).later(30).recover(1).due(0, 3);
     assert_eq!(restarted.found(), []);
+    let exchanged = Story::of("SYNC_FLUSH");
+    exchanged.append(0).flush(1).down("broker-a/0", Down::PowerLoss);
+    exchanged.event("broker-a/0", |_| Event::DiskError("disk-replaced", "by f".into())).recover(0).due(0, 3);
+    assert_eq!(exchanged.found(), [], "something else stands there");
     let full = Story::of("SYNC_FLUSH");
     full.event("broker-a/0", |_| Event::Point("store.disk-full", 91)).append(0).flush(1).later(30).due(0, 3);
     assert_eq!(full.found(), []);
