@@ -57,6 +57,12 @@ impl Properties {
         !encoded.ends_with('\0') && Properties::parts(encoded).all(is_pair)
     }
 
+    /// Whether a property string has a separator behind its last pair, too. Brokers write it; some clients do not.
+    #[must_use]
+    pub fn is_ended(encoded: &str) -> bool {
+        encoded.is_empty() || encoded.ends_with(VALUE_END)
+    }
+
     /// The parts of a property string, without the separators behind them. Usually pairs; see
     /// [`split_pair`](Properties::split_pair).
     pub fn parts(encoded: &str) -> impl Iterator<Item = &str> {
@@ -214,6 +220,8 @@ mod tests {
         assert!(!Properties::is_intact("A\u{1}1\0\0"));
         assert!(!Properties::is_intact("A\u{1}1\u{2}\0\0\0"));
         assert!(!Properties::is_intact("words"));
+        assert!(Properties::is_ended("") && Properties::is_ended("A\u{1}1\u{2}"));
+        assert!(!Properties::is_ended("A\u{1}1"));
     }
 
     proptest! {

@@ -25,12 +25,14 @@ pub(crate) struct Checks {
     pub(crate) properties_from: u64,
     /// Only of records stored later than this.
     pub(crate) properties_after_ms: i64,
+    /// And that they end with a separator, as all do that this store has written. Others may leave out the last one.
+    pub(crate) properties_end: bool,
 }
 
 impl Checks {
     /// For records that this process has written.
     pub(crate) const STRUCTURE: Checks =
-        Checks { body: false, properties_from: u64::MAX, properties_after_ms: i64::MAX };
+        Checks { body: false, properties_from: u64::MAX, properties_after_ms: i64::MAX, properties_end: false };
 }
 
 /// Consecutive entries of one queue, in the order of the log.
@@ -155,7 +157,8 @@ pub(crate) fn check_record(rest: &[u8], phy: u64, checks: Checks) -> Result<Opti
         return bad("body CRC", i64::from(view.body_crc));
     }
     let unsure = phy >= checks.properties_from && view.store_ms > checks.properties_after_ms;
-    if unsure && !Properties::is_intact(view.properties) {
+    let is_cut = checks.properties_end && !Properties::is_ended(view.properties);
+    if unsure && (is_cut || !Properties::is_intact(view.properties)) {
         return Err(RecordError::Text("properties"));
     }
     Ok(Some(view))

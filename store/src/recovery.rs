@@ -281,9 +281,17 @@ impl Recovery<'_> {
     fn checks(&self) -> Checks {
         let body = self.config.check_crc_on_recover && !host::mutant!("crc-not-checked-on-recovery");
         match self.checkpoint.known {
-            Some(known) => Checks { body, properties_from: known.flushed, properties_after_ms: i64::MIN },
+            // What this store has known is what it has written, as far as nobody else did.
+            Some(known) => {
+                Checks { body, properties_from: known.flushed, properties_after_ms: i64::MIN, properties_end: true }
+            }
             None if self.clean => Checks { body, ..Checks::STRUCTURE },
-            None => Checks { body, properties_from: 0, properties_after_ms: self.checkpoint.base.physic_ms },
+            None => Checks {
+                body,
+                properties_from: 0,
+                properties_after_ms: self.checkpoint.base.physic_ms,
+                properties_end: false,
+            },
         }
     }
 

@@ -250,6 +250,9 @@ impl Store {
         if !Properties::is_intact(draft.properties) {
             return Err(illegal("the properties are no pairs of names and values"));
         }
+        if !Properties::is_ended(draft.properties) {
+            return Err(illegal("the properties do not end with a separator"));
+        }
         if draft.sys_flag.has(SysFlag::INNER_BATCH) {
             return Err(illegal("inner batches are not supported"));
         }

@@ -121,6 +121,35 @@ fn w05_an_empty_queue_file_gains_no_entry() {
 }
 
 /// The reference checks the CRC of the body, which neither damage touches.
+/// Where blocks of a file are not cleared before they are used, a page that did not survive shows what stood there before.
+#[test]
+fn w08_text_in_the_place_of_a_lost_page_is_not_the_end_of_a_property() {
+    on_machine(|dir| async move {
+        let later = Duration::from_secs(3600);
+        let lazy = |dir: &Path| StoreConfig { flush_interval: later, queue_flush_interval: later, ..config(dir) };
+        filled(&dir, 10).await.shutdown().await.unwrap();
+        let store = Store::open(lazy(&dir)).await.unwrap();
+        let put = store.put_when_ready(&Text::new("t", 0, 10).draft()).await.unwrap();
+        let killed = dir.with_extension("killed");
+        copy_dir(&dir, &killed);
+        store.shutdown().await.unwrap();
+        let count_after = async |text: &str| {
+            let copy = dir.with_extension("copy");
+            copy_dir(&killed, &copy);
+            let end = (put.end().0 % FILE) as usize;
+            let file = log_file(&copy, put.phy.0 / FILE);
+            change(&file, |content| content[end - text.len()..end].copy_from_slice(text.as_bytes()));
+            let store = Store::open(config(&copy)).await.unwrap();
+            let count = read_all(&store, "t", 0).len();
+            store.shutdown().await.unwrap();
+            fs::remove_dir_all(&copy).unwrap();
+            count
+        };
+        assert_eq!(count_after("").await, 11);
+        assert_eq!(count_after("\"topic").await, 10);
+    });
+}
+
 #[test]
 fn w08_a_damaged_header_or_property_makes_no_message() {
     on_machine(|dir| async move {

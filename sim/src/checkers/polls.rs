@@ -100,7 +100,8 @@ pub(super) fn skip(facts: &Facts<'_>, logs: &Logs, history: &History) -> Report 
             }
             for (offset, message) in there.range(from..to) {
                 let sent = &facts.sends[message];
-                if !facts.groups_that_want(sent.look).any(|wants| wants == group) {
+                // What came later stands where something else did that is gone.
+                if sent.invoke > after || !facts.groups_that_want(sent.look).any(|wants| wants == group) {
                     continue;
                 }
                 report.opportunities += 1;

@@ -73,6 +73,14 @@ fn what_was_given_up_later_need_not_have_been_given() {
 }
 
 #[test]
+fn a_member_cannot_have_passed_over_what_came_later() {
+    let story = Story::of("SYNC_FLUSH");
+    story.poll("billing/0", 0).poll("billing/0", 1).send(0, 0).deliver("billing/1", 0, 0).ack("billing/1", 0, 0);
+    story.event("probe/0", |_| Event::Converged);
+    assert_eq!(story.found(), []);
+}
+
+#[test]
 fn a_member_goes_back_only_when_it_is_told_to() {
     let found = |between: &dyn Fn(&Story)| {
         let story = Story::of("SYNC_FLUSH");
