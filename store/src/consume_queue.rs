@@ -21,6 +21,9 @@ use crate::{
 
 const ENTRY: u64 = CqEntry::SIZE_BYTES;
 
+/// Slots that are looked at together where damage is searched for.
+const SLOTS_TOGETHER: u64 = 128;
+
 /// The files of one queue and what is valid in them.
 pub(crate) struct ConsumeQueue {
     pub(crate) topic: String,
@@ -141,6 +144,22 @@ impl ConsumeQueue {
         file.read_exact_at(&mut raw, from * ENTRY - start)?;
         let (entries, _) = raw.as_chunks::<{ CqEntry::SIZE_BYTES as usize }>();
         Ok(entries.iter().map(CqEntry::decode).collect())
+    }
+
+    /// The slots in front of `index`, not before `from`, as many as are looked at together.
+    fn slots_before(&self, index: u64, from: u64) -> io::Result<Vec<Option<CqEntry>>> {
+        let start = index.saturating_sub(SLOTS_TOGETHER).max(from).max(self.first_entry()).min(index);
+        let mut slots = Vec::new();
+        while let at = start + slots.len() as u64
+            && at < index
+        {
+            let piece = self.slots(at, (index - at) as usize)?;
+            if piece.is_empty() {
+                break; // The file has gone meanwhile.
+            }
+            slots.extend(piece);
+        }
+        Ok(slots)
     }
 
     /// First entry of the file behind the one that holds `index`, or of the queue if `index` lies before it.
@@ -338,10 +357,17 @@ impl ConsumeQueue {
     pub(crate) fn correct_min(&self, log_start: u64) -> io::Result<()> {
         let Bounds { min, max } = self.bounds();
         let from = min.max(self.first_entry());
-        let found = self.partition(from, max, |entry| {
-            // Blank entries before the first message have position 0, others that of the next message.
+        // Blank entries before the first message have position 0, others that of the next message.
+        let counts = |entry: Option<CqEntry>| {
             entry.is_some_and(|entry| entry.phy.0 >= log_start && !(entry.is_blank() && entry.phy.0 == 0))
-        })?;
+        };
+        let mut found = self.partition(from, max, counts)?;
+        // A damaged entry may have misled the search: then one in front of it counts.
+        while let before = self.slots_before(found, from)?
+            && let Some(earlier) = before.iter().position(|&entry| counts(entry))
+        {
+            found -= (before.len() - earlier) as u64;
+        }
         let mut state = self.lock();
         // Another file may have been removed, but never an entry that counts.
         state.min = state.min.max(found).min(state.max);

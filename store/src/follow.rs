@@ -131,6 +131,9 @@ pub(crate) fn read_run(bytes: &[u8], phy: u64, checks: Checks, with_keys: bool, 
     run
 }
 
+/// Highest offset whose entry has a place in a queue, and one behind it.
+const QUEUE_OFFSET_MAX: u64 = i64::MAX as u64 / CqEntry::SIZE_BYTES - 1;
+
 /// The record at the start of `rest`, which lies at `phy` and reaches to the end of the file; `None` for a blank one.
 ///
 /// # Errors
@@ -150,6 +153,9 @@ pub(crate) fn check_record(rest: &[u8], phy: u64, checks: Checks) -> Result<Opti
     if view.store_ms <= 0 {
         return bad("store time", view.store_ms);
     }
+    if view.queue_offset.0 > QUEUE_OFFSET_MAX {
+        return bad("queue offset", view.queue_offset.0 as i64);
+    }
     if !is_legal_name(view.topic) {
         return Err(RecordError::Text("topic"));
     }
@@ -162,6 +168,13 @@ pub(crate) fn check_record(rest: &[u8], phy: u64, checks: Checks) -> Result<Opti
         return Err(RecordError::Text("properties"));
     }
     Ok(Some(view))
+}
+
+/// The first place at or behind `at` where `bytes`, which lie at `phy`, hold a record; their end if they
+/// hold none.
+pub(crate) fn next_record(bytes: &[u8], phy: u64, at: usize) -> usize {
+    let is_record = |&at: &usize| matches!(check_record(&bytes[at..], phy + at as u64, Checks::STRUCTURE), Ok(Some(_)));
+    (at..bytes.len()).find(is_record).unwrap_or(bytes.len())
 }
 
 /// Whether a record has an entry in its queue. Half messages and rollback marks do not.
@@ -189,7 +202,7 @@ pub(crate) fn entry_tags_code(view: &RecordView<'_>, delays: &DelayLevels) -> i6
 mod tests {
     use message::{DelayLevels, Draft, PhyOffset, QueueOffset, RecordError, Stamp, SysFlag, stamp};
 
-    use super::{Checks, Ended, read_run};
+    use super::{Checks, Ended, check_record, read_run};
 
     fn record(phy: u64, offset: u64) -> Vec<u8> {
         let draft = Draft {
@@ -222,5 +235,13 @@ mod tests {
         let run = run(&log);
         assert_eq!((run.bytes, run.groups[0].entries.len()), (size as u64, 1));
         assert!(matches!(run.ended, Ended::Invalid(RecordError::Magic(_))), "{:?}", run.ended);
+    }
+
+    #[test]
+    fn a_queue_offset_whose_entry_would_have_no_place_is_none() {
+        let last = i64::MAX as u64 / 20 - 1;
+        assert!(check_record(&record(0, last), 0, Checks::STRUCTURE).is_ok());
+        let error = check_record(&record(0, last + 1), 0, Checks::STRUCTURE).unwrap_err();
+        assert_eq!(error, RecordError::Field { field: "queue offset", value: last as i64 + 1 });
     }
 }

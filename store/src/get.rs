@@ -8,7 +8,7 @@ use crate::{
     commit_log::CommitLog,
     consume_queue::{Bounds, ConsumeQueue},
     entry::CqEntry,
-    follow::{Checks, check_record, entry_tags_code, has_entry},
+    follow::{Checks, check_record, entry_tags_code, has_entry, next_record},
 };
 
 /// Least and most bytes that one read may ask for.
@@ -432,8 +432,15 @@ impl<'a> Scan<'a> {
             let mut read = 0;
             while read < bytes.len() {
                 let (phy, rest) = (at + read as u64, &bytes[read..]);
-                // Behind a blank record the file ends.
-                let Some(view) = check_record(rest, phy, Checks::STRUCTURE).ok()? else { break };
+                let view = match check_record(rest, phy, Checks::STRUCTURE) {
+                    Ok(Some(view)) => view,
+                    // Behind a blank record the file ends.
+                    Ok(None) => break,
+                    Err(_) => {
+                        read = next_record(&bytes, at, read + 1);
+                        continue;
+                    }
+                };
                 let is_of_queue = view.topic == queue.topic && view.queue_id == queue.queue_id && has_entry(&view);
                 // Offsets of a queue grow: behind a later one it does not come any more.
                 if is_of_queue && view.queue_offset.0 > index {

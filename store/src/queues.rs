@@ -152,14 +152,19 @@ impl ConsumeQueues {
         Ok(queue.append(&group.entries[known as usize..])?)
     }
 
+    /// Whether so many entries are missing between two offsets that they would fill files.
+    pub(crate) fn is_too_far(&self, max: u64, next: u64) -> bool {
+        next.saturating_sub(max) > self.file_bytes / CqEntry::SIZE_BYTES
+    }
+
     /// Fills a gap of entries whose messages are lost, so that the queue goes on at `group.first`.
     pub(crate) async fn fill_gap(&self, group: &Group) -> io::Result<u64> {
         let queue = self.find_or_make(&group.topic, group.queue_id);
         let Bounds { max, .. } = queue.bounds();
         let next = group.first.0;
         let change = queue.fingerprint();
-        if queue.capacity() == 0 || next - max > self.file_bytes / CqEntry::SIZE_BYTES {
-            // No entry to keep, or so many missing that they would fill files: it starts anew at its next message.
+        if queue.capacity() == 0 || self.is_too_far(max, next) {
+            // No entry to keep, or too many missing: it starts anew at its next message.
             queue.clear(&self.files).await?;
             queue.make_room(&self.files, next, next + 1).await?;
         } else {

@@ -90,6 +90,15 @@ struct Scan {
     stopped_by: Option<RecordError>,
 }
 
+/// What a scan has brought into the queues.
+#[derive(Default)]
+struct Rebuilt {
+    /// Queues that got entries.
+    seen: BTreeSet<(String, u32)>,
+    /// Entries that do not go on where their queue ends, until the next ones of the queue say whether that is so.
+    held: BTreeMap<(String, u32), Group>,
+}
+
 impl Recovery<'_> {
     /// Brings log and queues into order, on disk.
     ///
@@ -248,7 +257,7 @@ impl Recovery<'_> {
         }
         let checks = self.checks();
         let mut scan = Scan { end: from, last_at: None, last_store_ms: 0, stopped_by: None };
-        let mut seen = BTreeSet::new();
+        let mut rebuilt = Rebuilt::default();
         let mut progress = Progress::new(self.host);
         while let Some(file) = self.segment(scan.end) {
             if progress.is_due() {
@@ -258,8 +267,11 @@ impl Recovery<'_> {
                 read_run(bytes, scan.end, checks, false, &self.config.delay_levels)
             });
             let Run { groups, bytes, last_at, last_store_ms, ended, .. } = run;
-            for group in groups.iter().filter(|_| !host::mutant!("queues-not-rebuilt")) {
-                self.append(group, known.is_some(), &mut seen).await?;
+            for group in groups.into_iter().filter(|_| !host::mutant!("queues-not-rebuilt")) {
+                match known {
+                    Some(_) => self.go_on(&group, &mut rebuilt).await?,
+                    None => self.rebuild(group, &mut rebuilt).await?,
+                }
             }
             if let Some(last_at) = last_at {
                 scan.last_at = Some(scan.end + last_at);
@@ -270,6 +282,9 @@ impl Recovery<'_> {
                 scan.stopped_by = Some(error);
                 break;
             }
+        }
+        for (_, group) in std::mem::take(&mut rebuilt.held) {
+            self.append_last(&group, &mut rebuilt).await?;
         }
         if scan.end == from && from > 0 {
             scan.last_store_ms = self.checkpoint.base.physic_ms;
@@ -295,18 +310,52 @@ impl Recovery<'_> {
         }
     }
 
-    /// Writes entries. When everything is rebuilt, a queue starts where its first record in the log says, and gaps are
-    /// filled; otherwise neither may be needed.
-    async fn append(&self, group: &Group, known: bool, seen: &mut BTreeSet<(String, u32)>) -> Result<(), AppendError> {
-        let queue = self.queues.find_or_make(&group.topic, group.queue_id);
-        let max = queue.bounds().max;
-        let first = group.first.0;
-        let is_first = seen.insert((group.topic.clone(), group.queue_id));
-        if is_first && first < max {
-            if known {
-                let (topic, queue_id) = (group.topic.clone(), group.queue_id);
-                return Err(AppendError::Gap { topic, queue_id, end: max, next: first });
+    /// Writes entries behind those that are known. No gap may be needed.
+    async fn go_on(&self, group: &Group, rebuilt: &mut Rebuilt) -> Result<(), AppendError> {
+        let max = self.queues.find_or_make(&group.topic, group.queue_id).bounds().max;
+        if rebuilt.seen.insert(queue_of(group)) && group.first.0 < max {
+            let (topic, queue_id) = queue_of(group);
+            return Err(AppendError::Gap { topic, queue_id, end: max, next: group.first.0 });
+        }
+        self.queues.append(group).await.map(drop)
+    }
+
+    /// Writes entries when everything is rebuilt. A queue starts where its first record in the log says, and gaps are
+    /// filled; but the offset of a record carries no checksum, and a damaged one must not hide all others of its queue.
+    /// So a record that does not go on where its queue ends is held back until the next one of the queue confirms it,
+    /// and passed over if that one has a lower offset.
+    async fn rebuild(&self, group: Group, rebuilt: &mut Rebuilt) -> Result<(), AppendError> {
+        if let Some(held) = rebuilt.held.remove(&queue_of(&group)) {
+            if group.first < held.first {
+                pass_over(&held);
+            } else {
+                self.append(&held, rebuilt).await?;
             }
+        }
+        let max = self.queues.find_or_make(&group.topic, group.queue_id).bounds().max;
+        let goes_on = group.first.0 == max || group.first.0 < max && rebuilt.seen.contains(&queue_of(&group));
+        if !goes_on {
+            rebuilt.held.insert(queue_of(&group), group);
+            return Ok(());
+        }
+        self.append(&group, rebuilt).await
+    }
+
+    /// Writes the last entries of a queue, which nothing confirms. If they lie so far away that it would start anew
+    /// there, the entries that it has speak against them.
+    async fn append_last(&self, group: &Group, rebuilt: &mut Rebuilt) -> Result<(), AppendError> {
+        let max = self.queues.find_or_make(&group.topic, group.queue_id).bounds().max;
+        if rebuilt.seen.contains(&queue_of(group)) && self.queues.is_too_far(max, group.first.0) {
+            pass_over(group);
+            return Ok(());
+        }
+        self.append(group, rebuilt).await
+    }
+
+    async fn append(&self, group: &Group, rebuilt: &mut Rebuilt) -> Result<(), AppendError> {
+        let queue = self.queues.find_or_make(&group.topic, group.queue_id);
+        let first = group.first.0;
+        if rebuilt.seen.insert(queue_of(group)) && first < queue.bounds().max {
             if first < queue.first_entry() {
                 // Its first files are missing. All later entries are of later records, which will come.
                 queue.clear(self.files).await?;
@@ -314,8 +363,7 @@ impl Recovery<'_> {
                 queue.cut(first);
             }
         }
-        let max = queue.bounds().max;
-        if first > max && !known {
+        if first > queue.bounds().max {
             self.queues.fill_gap(group).await?;
         }
         self.queues.append(group).await.map(drop)
@@ -477,6 +525,17 @@ fn write_again(file: &LogFile, from: u64, to: u64) {
 
 /// First byte of the magic of a record.
 const RECORD_MAGIC_FIRST: u8 = 0xDA;
+
+fn queue_of(group: &Group) -> (String, u32) {
+    (group.topic.clone(), group.queue_id)
+}
+
+/// Records whose offsets are not those of their queue get no entries.
+fn pass_over(group: &Group) {
+    let Group { topic, queue_id, first, entries } = group;
+    let at = entries.first().map(|entry| entry.phy.0);
+    warn!(topic, queue_id, offset = first.0, at, count = entries.len(), "damaged queue offsets, passed over");
+}
 
 fn is_message(view: &RecordView<'_>, queue: &ConsumeQueue, index: u64) -> bool {
     view.topic == queue.topic && view.queue_id == queue.queue_id && view.queue_offset.0 == index

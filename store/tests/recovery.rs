@@ -221,6 +221,87 @@ fn a_message_that_the_log_lost_hides_not_the_one_behind_it() {
     });
 }
 
+/// The search for the first message whose record is still there meets a damaged entry first.
+#[test]
+fn a_damaged_entry_does_not_raise_the_start_of_its_queue() {
+    const MESSAGES: u32 = 90;
+    on_machine(|root| async move {
+        let store = Store::open(config(&root)).await.unwrap();
+        for number in 0..MESSAGES {
+            store.put_when_ready(&Text::new("t", 0, number).draft()).await.unwrap();
+        }
+        settle(&store).await;
+        let whole = read_all(&store, "t", 0);
+        store.shutdown().await.unwrap();
+        let file = root.join("consumequeue/t/0/00000000000000000000");
+        let good = fs::read(&file).unwrap();
+        // Neither first nor last: those are compared with the log at every start.
+        for entry in 1..u64::from(MESSAGES) - 1 {
+            write_at(&file, 20 * entry, &[0; 20]);
+            let store = Store::open(config(&root)).await.unwrap();
+            assert_eq!(store.min_offset("t", 0), QueueOffset(0), "entry {entry}");
+            assert!(read_all(&store, "t", 0) == whole, "entry {entry}");
+            store.shutdown().await.unwrap();
+            fs::write(&file, &good).unwrap();
+        }
+    });
+}
+
+/// An entry is damaged, and between it and the last good one a record is, too.
+#[test]
+fn a_damaged_record_in_front_of_it_hides_no_message_whose_entry_is_damaged() {
+    const LOST: u64 = 16;
+    on_machine(|root| async move {
+        let store = Store::open(config(&root)).await.unwrap();
+        for number in 0..40 {
+            store.put_when_ready(&Text::new("t", 0, number).draft()).await.unwrap();
+        }
+        settle(&store).await;
+        let mut expected = read_all(&store, "t", 0);
+        store.shutdown().await.unwrap();
+        let lost = expected.remove(LOST as usize).phy.0;
+        write_at(&log_file(&root, lost / FILE), lost % FILE, &[0; 8]);
+        write_at(&root.join("consumequeue/t/0/00000000000000000000"), 20 * LOST, &[0; 40]);
+        let store = Store::open(config(&root)).await.unwrap();
+        assert!(read_all(&store, "t", 0) == expected, "{} messages", read_all(&store, "t", 0).len());
+        store.shutdown().await.unwrap();
+    });
+}
+
+/// Queues are built from a log in which the queue offset of one record is damaged: by a little or by much, at the start
+/// of its queue, in the middle and at its end.
+#[test]
+fn a_damaged_queue_offset_hides_no_other_message_of_its_queue() {
+    const QUEUE_OFFSET_AT: u64 = 20;
+    on_machine(|dir| async move {
+        let (_running, all) = filled(&dir).await;
+        let of_queue: Vec<&StoredMessage> =
+            all.iter().filter(|message| (message.message.topic.as_str(), message.queue_id) == ("orders", 0)).collect();
+        for damaged in [0, 1, 60, of_queue.len() - 1].map(|index| of_queue[index]) {
+            for bit in [0, 6, 20, 40, 57] {
+                let copy = dir.with_extension("copy");
+                copy_dir(&dir, &copy);
+                fs::remove_dir_all(copy.join("consumequeue")).unwrap();
+                let at = damaged.phy.0 % FILE + QUEUE_OFFSET_AT;
+                let offset = damaged.queue_offset.0 ^ 1 << bit;
+                write_at(&log_file(&copy, damaged.phy.0 / FILE), at, &offset.to_be_bytes());
+                let store = Store::open(config(&copy)).await.unwrap();
+                let found = everything(&store);
+                let missing: Vec<_> = all
+                    .iter()
+                    .filter(|message| message.phy != damaged.phy && !found.contains(message))
+                    .map(|message| message.queue_offset.0)
+                    // The format cannot tell which of two records with one place is the right one.
+                    .filter(|missing| *missing != offset)
+                    .collect();
+                assert!(missing.is_empty(), "{missing:?} are gone, as {} became {offset}", damaged.queue_offset.0);
+                store.shutdown().await.unwrap();
+                fs::remove_dir_all(&copy).unwrap();
+            }
+        }
+    });
+}
+
 #[test]
 fn w11_a_lost_abort_file_loses_no_entry() {
     on_machine(|dir| async move {

@@ -29,7 +29,7 @@ use super::{
 use crate::{
     StoreError,
     dirs::make_dir,
-    follow::{Checks, check_record},
+    follow::{Checks, check_record, next_record},
     log_file::LogFile,
     recovery::Progress,
 };
@@ -335,12 +335,6 @@ fn is_in_its_slot(file: &IndexFile, number: u32, entry: &IndexEntry) -> bool {
         }
     }
     true
-}
-
-/// The first place at or behind `at` where `bytes`, which lie at `phy`, hold a record.
-fn next_record(bytes: &[u8], phy: u64, at: usize) -> usize {
-    let is_record = |&at: &usize| matches!(check_record(&bytes[at..], phy + at as u64, Checks::STRUCTURE), Ok(Some(_)));
-    (at..bytes.len()).find(is_record).unwrap_or(bytes.len())
 }
 
 /// The slots of a file that was closed; `None` if they contradict its header.
