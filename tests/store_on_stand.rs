@@ -4,6 +4,7 @@
 use std::{
     future::Future,
     net::Ipv4Addr,
+    path::Path,
     pin::Pin,
     sync::{Arc, Mutex},
     time::Duration,
@@ -29,9 +30,23 @@ struct Shared {
     /// Why a life ended before its time.
     errors: Mutex<Vec<String>>,
     number: Mutex<u64>,
+    /// Log files that were let go from memory.
+    unlocked: Mutex<Vec<i64>>,
+    /// Locks of memory that were refused.
+    refused_locks: Mutex<u32>,
 }
 
 impl Observer for Shared {
+    fn point(&self, _: &Stand, _: &Place, name: &'static str, [value, _]: [i64; 2]) {
+        if name == "store.file-unlocked" {
+            self.unlocked.lock().unwrap().push(value);
+        }
+    }
+
+    fn disk_failed(&self, _: &Stand, _: &Place, error: DiskError, _: (&Path, Option<u64>)) {
+        *self.refused_locks.lock().unwrap() += u32::from(error == DiskError::Lock);
+    }
+
     fn panicked(&self, _: &Stand, place: &Place, task: &'static str, message: &str) {
         self.errors.lock().unwrap().push(format!("life {} panicked in {task}: {message}", place.incarnation));
     }
@@ -152,14 +167,15 @@ async fn settle(host: &Host, store: &Store) {
 /// One life: open, compare with what was acknowledged, write until asked to stop, close.
 fn life(
     shared: &Arc<Shared>,
-    flush: FlushDiskType,
+    config: StoreConfig,
 ) -> impl Fn(Host, StopSignal) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send>> + Send + Sync + use<> {
     let shared = Arc::clone(shared);
     move |host, stop| {
-        let shared = Arc::clone(&shared);
+        let (shared, config) = (Arc::clone(&shared), config.clone());
         Box::pin(async move {
-            let store = Store::open(config(flush)).await.map_err(|error| error.to_string())?;
-            if flush == FlushDiskType::Sync {
+            let is_sync = config.flush_disk_type == FlushDiskType::Sync;
+            let store = Store::open(config).await.map_err(|error| error.to_string())?;
+            if is_sync {
                 check(&store, &shared)?;
             }
             let mut rng = host.rng("life");
@@ -214,7 +230,7 @@ fn simulate<F: Future<Output = ()> + 'static>(
 fn under_sync_flush_nothing_acknowledged_is_lost() {
     for seed in SEEDS {
         let shared = Arc::new(Shared::default());
-        let program = life(&shared, FlushDiskType::Sync);
+        let program = life(&shared, config(FlushDiskType::Sync));
         on_stand(seed, &shared, 64 << 20, move |stand, node| async move {
             stand.start(node, program);
             for round in 0..8 {
@@ -238,7 +254,7 @@ fn under_sync_flush_nothing_acknowledged_is_lost() {
 fn power_lost_during_recovery_changes_nothing() {
     for seed in SEEDS {
         let shared = Arc::new(Shared::default());
-        let program = life(&shared, FlushDiskType::Sync);
+        let program = life(&shared, config(FlushDiskType::Sync));
         on_stand(seed, &shared, 64 << 20, move |stand, node| async move {
             stand.start(node, program);
             stand.sleep(Duration::from_secs(1)).await;
@@ -300,7 +316,7 @@ fn w14_a_full_disk_refuses_writes_and_takes_them_again() {
 fn under_async_flush_a_loss_of_power_takes_a_tail_and_no_more() {
     for seed in SEEDS {
         let shared = Arc::new(Shared::default());
-        let program = life(&shared, FlushDiskType::Async);
+        let program = life(&shared, config(FlushDiskType::Async));
         on_stand(seed, &shared, 64 << 20, move |stand, node| async move {
             stand.start(node, program);
             for round in 0..4 {
@@ -370,7 +386,7 @@ fn w13_what_recovery_shows_after_a_failed_flush_stays() {
 fn w03_a_queue_that_could_not_be_written_lacks_no_entry() {
     for seed in SEEDS {
         let shared = Arc::new(Shared::default());
-        let program = life(&shared, FlushDiskType::Sync);
+        let program = life(&shared, config(FlushDiskType::Sync));
         on_stand(seed, &shared, 64 << 20, move |stand, node| async move {
             stand.start(node, program);
             for (key, path) in ["/store/consumequeue/*", "/store/index/*"].into_iter().enumerate() {
@@ -432,7 +448,7 @@ fn w12_what_recovery_shows_is_on_disk() {
 fn w24_recovery_does_not_ask_a_clock_that_was_put_back() {
     for seed in SEEDS {
         let shared = Arc::new(Shared::default());
-        let program = life(&shared, FlushDiskType::Sync);
+        let program = life(&shared, config(FlushDiskType::Sync));
         on_stand(seed, &shared, 64 << 20, move |stand, node| async move {
             stand.start(node, program);
             for round in 0..6 {
@@ -453,13 +469,104 @@ fn w24_recovery_does_not_ask_a_clock_that_was_put_back() {
     }
 }
 
+/// Files that are brought into memory page by page hold what others hold, and a machine that locks no memory takes nothing
+/// from them.
+#[test]
+fn warm_files_survive_what_cold_ones_do_though_memory_cannot_be_locked() {
+    for seed in SEEDS {
+        let shared = Arc::new(Shared::default());
+        let warm =
+            StoreConfig { warm_files: true, warm_flush_pages: 3, read_ahead: false, ..config(FlushDiskType::Sync) };
+        let program = life(&shared, warm);
+        on_stand(seed, &shared, 64 << 20, move |stand, node| async move {
+            let refused = DiskFault { path: "*".into(), error: DiskError::Lock, hits: Hits::Chance(500_000) };
+            stand.disk(node).add_fault(1, refused);
+            stand.start(node, program);
+            for round in 0..6 {
+                stand.sleep(Duration::from_millis(300 + 700 * ((seed + round) % 5))).await;
+                match (seed + round) % 3 {
+                    0 => stand.kill(node),
+                    _ => drop(stand.power_loss(&[node], None, round)),
+                }
+                stand.restart(node);
+            }
+            stand.sleep(Duration::from_secs(2)).await;
+            stand.stop(node, Duration::from_secs(10)).await;
+        });
+        assert!(shared.acked.lock().unwrap().len() > 300, "seed {seed}: {}", shared.acked.lock().unwrap().len());
+        assert!(*shared.refused_locks.lock().unwrap() > 0, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_full_file_leaves_memory_six_seconds_after_its_last_message() {
+    let shared = Arc::new(Shared::default());
+    let told = Arc::clone(&shared);
+    let program = move |host: Host, stop: StopSignal| {
+        let shared = Arc::clone(&told);
+        async move {
+            let warm = StoreConfig { warm_files: true, ..config(FlushDiskType::Async) };
+            let store = Store::open(warm).await.map_err(|error| error.to_string())?;
+            while store.max_phy().0 < 64 << 10 {
+                put(&store, &shared, 900).await.map_err(|error| error.to_string())?;
+            }
+            host.sleep(Duration::from_millis(5_900)).await;
+            assert!(shared.unlocked.lock().unwrap().is_empty());
+            host.sleep(Duration::from_millis(200)).await;
+            assert_eq!(*shared.unlocked.lock().unwrap(), [0]);
+            stop.requested().await;
+            store.shutdown().await.map_err(|error| error.to_string())
+        }
+    };
+    on_stand(7, &shared, 64 << 20, move |stand, node| async move {
+        stand.start(node, program);
+        stand.sleep(Duration::from_secs(10)).await;
+        stand.stop(node, Duration::from_secs(10)).await;
+    });
+}
+
+/// The name goes at once, the bytes with the last reader, and nobody waits for either.
+#[test]
+fn w15_a_deleted_file_stays_as_it_was_for_its_readers_and_others_go_meanwhile() {
+    let shared = Arc::new(Shared::default());
+    let told = Arc::clone(&shared);
+    let program = move |host: Host, stop: StopSignal| {
+        let shared = Arc::clone(&told);
+        async move {
+            let expired = StoreConfig { file_reserved: Duration::ZERO, ..config(FlushDiskType::Async) };
+            let store = Store::open(expired).await.map_err(|error| error.to_string())?;
+            for _ in 0..600 {
+                put(&store, &shared, 900).await.map_err(|error| error.to_string())?;
+            }
+            settle(&host, &store).await;
+            let held = store.record_at(PhyOffset(0)).unwrap();
+            let before = held.to_vec();
+            store.delete_expired_files();
+            // Longer than the two minutes after which the reference takes it away from its readers.
+            host.sleep(Duration::from_secs(150)).await;
+            let files = host.files();
+            let names = files.read_dir("/store/commitlog").await.map_err(|error| error.to_string())?;
+            assert!(names.len() <= 2, "the file in use and the next one: {names:?}");
+            assert_eq!(store.record_at(PhyOffset(0)), None);
+            assert_eq!(held[..], before);
+            stop.requested().await;
+            store.shutdown().await.map_err(|error| error.to_string())
+        }
+    };
+    on_stand(7, &shared, 64 << 20, move |stand, node| async move {
+        stand.start(node, program);
+        stand.sleep(Duration::from_secs(300)).await;
+        stand.stop(node, Duration::from_secs(10)).await;
+    });
+}
+
 #[cfg(feature = "mutants")]
 #[test]
 fn planted_bugs_lose_acknowledged_messages() {
     for mutant in ["ack-before-flush", "flush-without-msync", "recovery-truncates-one-too-many"] {
         let caught = SEEDS.into_iter().any(|seed| {
             let shared = Arc::new(Shared::default());
-            let program = life(&shared, FlushDiskType::Sync);
+            let program = life(&shared, config(FlushDiskType::Sync));
             let mut config = StandConfig::new(Seeds::from_root(seed));
             config.mutants.insert(mutant.to_owned());
             simulate(config, &shared, 64 << 20, move |stand, node| async move {

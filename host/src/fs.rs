@@ -66,6 +66,15 @@ pub struct Metadata {
     pub modified_ms: i64,
 }
 
+/// How a mapping will be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Advice {
+    /// At places that do not follow each other: reading ahead is of no use.
+    Random,
+    /// Soon, all of it.
+    WillNeed,
+}
+
 /// Space of a file system, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Space {
@@ -373,6 +382,44 @@ impl Mapping {
     #[must_use]
     pub fn slice(&self, from: u64, to: u64) -> Bytes {
         self.mapping.slice(from, to)
+    }
+
+    /// Brings the pages of `from..to` into memory, ready to be stored to, so that no later store has to wait for that.
+    /// They count as written, with the bytes they have. If the device cannot take them, the node dies (SIGBUS).
+    ///
+    /// # Errors
+    /// Only if the machine is closed.
+    ///
+    /// # Panics
+    /// Outside the mapping.
+    pub async fn touch(&self, from: u64, to: u64) -> io::Result<()> {
+        self.mapping.touch(from, to).await
+    }
+
+    /// Keeps all pages in memory (`mlock`), until [`unlock`](Mapping::unlock) or until the mapping and everything it
+    /// handed out are gone. It only makes stores and reads faster.
+    ///
+    /// # Errors
+    /// The process may not lock so much memory (`OutOfMemory`), or none at all (`PermissionDenied`). Nothing is locked
+    /// then, or a part.
+    pub async fn lock(&self) -> io::Result<()> {
+        self.mapping.lock().await
+    }
+
+    /// Ends [`lock`](Mapping::lock). Does nothing if it is not locked.
+    ///
+    /// # Errors
+    /// As the operating system reports them.
+    pub fn unlock(&self) -> io::Result<()> {
+        self.mapping.unlock()
+    }
+
+    /// Tells the machine how the mapping will be read (`madvise`). It only makes reads faster.
+    ///
+    /// # Errors
+    /// As the operating system reports them.
+    pub fn advise(&self, advice: Advice) -> io::Result<()> {
+        self.mapping.advise(advice)
     }
 
     /// Makes `from..to` durable. After an error the range must be taken for lost, as with [`File::sync_all`].

@@ -19,7 +19,7 @@ use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::{
-    fs::{DirEntry, Metadata, OpenOptions, Space},
+    fs::{Advice, DirEntry, Metadata, OpenOptions, Space},
     time::Mono,
 };
 
@@ -221,6 +221,19 @@ pub trait RawMapping: Send + Sync {
     /// Hands out `from..to` without a copy and freezes `0..to`: nothing there is ever written again. The bytes stay as
     /// they are until the last of them is dropped, whatever happens to file, mapping and node.
     fn slice(&self, from: u64, to: u64) -> Bytes;
+
+    /// Brings `from..to` into memory, ready to be stored to; the bytes stay as they are. Where the device cannot take the
+    /// pages, the node dies as in [`write`](RawMapping::write).
+    fn touch(&self, from: u64, to: u64) -> BoxFuture<io::Result<()>>;
+
+    /// Keeps all of it in memory until `unlock`, or until mapping and handed-out bytes are gone.
+    fn lock(&self) -> BoxFuture<io::Result<()>>;
+
+    /// Ends `lock`.
+    fn unlock(&self) -> io::Result<()>;
+
+    /// Tells how all of it will be read. May do nothing.
+    fn advise(&self, advice: Advice) -> io::Result<()>;
 
     /// Makes `from..to` durable.
     fn sync(&self, from: u64, to: u64) -> BoxFuture<io::Result<()>>;

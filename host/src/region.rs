@@ -19,6 +19,11 @@ use std::{
 use bytes::Bytes;
 use memmap2::{MmapOptions, MmapRaw};
 
+use crate::fs::Advice;
+
+/// The step at which [`Region::touch`] stores.
+const PAGE_BYTES: u64 = 4096;
+
 /// A span of mapped memory. Clones share it; it is unmapped when the last clone and the last borrowed [`Bytes`] drop.
 #[derive(Clone, Debug)]
 pub struct Region {
@@ -128,6 +133,58 @@ impl Region {
         Bytes::from_owner(Borrowed { region: Arc::clone(&self.inner), from, to })
     }
 
+    /// Stores into each page of `from..to` what stands there, so that the system has it in memory, and for a file its
+    /// block too, before anyone needs it. Pages that were handed out have that behind them and are left alone. Blocks.
+    ///
+    /// # Panics
+    /// Outside the region, or with `from > to`.
+    pub fn touch(&self, from: u64, to: u64) {
+        self.inner.check(from, to);
+        let mut at = from;
+        while at < to {
+            {
+                let _access = self.inner.access.lock().unwrap_or_else(PoisonError::into_inner);
+                if at >= self.frozen() {
+                    // SAFETY: `at` lies inside the mapping (checked), which lives as long as `inner`. Nobody reads or
+                    // writes this byte meanwhile: it is not below `frozen`, and everything else happens under `access`.
+                    unsafe {
+                        let byte = self.inner.map.as_mut_ptr().add(at as usize);
+                        byte.write_volatile(byte.read_volatile());
+                    }
+                }
+            }
+            at = (at / PAGE_BYTES + 1) * PAGE_BYTES;
+        }
+    }
+
+    /// `mlock` of the whole region: it stays in memory until [`unlock`](Region::unlock), or until it is unmapped. Blocks
+    /// while missing pages come in.
+    ///
+    /// # Errors
+    /// The process may not lock so much, or anything at all.
+    pub fn lock(&self) -> io::Result<()> {
+        self.inner.map.lock()
+    }
+
+    /// Ends [`lock`](Region::lock).
+    ///
+    /// # Errors
+    /// Whatever `munlock` reports.
+    pub fn unlock(&self) -> io::Result<()> {
+        self.inner.map.unlock()
+    }
+
+    /// `madvise` of the whole region.
+    ///
+    /// # Errors
+    /// Whatever it reports.
+    pub fn advise(&self, advice: Advice) -> io::Result<()> {
+        self.inner.map.advise(match advice {
+            Advice::Random => memmap2::Advice::Random,
+            Advice::WillNeed => memmap2::Advice::WillNeed,
+        })
+    }
+
     /// `msync(MS_SYNC)` of the pages that hold `from..to`. Only for a region over a file. Blocks.
     ///
     /// # Errors
@@ -192,7 +249,7 @@ fn checked_len(len: u64) -> io::Result<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::Region;
+    use super::{Advice, Region};
 
     #[test]
     fn bytes_outlive_the_region() {
@@ -201,6 +258,23 @@ mod tests {
         let bytes = region.slice(10, 13);
         drop(region);
         assert_eq!(&bytes[..], b"abc");
+    }
+
+    #[test]
+    fn touching_locking_and_advice_change_no_byte() {
+        let region = Region::anonymous(3 * 4096 + 5).unwrap();
+        region.write(4095, b"across");
+        let held = region.slice(0, 4100);
+        region.touch(0, region.len());
+        region.touch(7, 7);
+        region.advise(Advice::WillNeed).unwrap();
+        region.advise(Advice::Random).unwrap();
+        // Whether a process may lock memory is for its surroundings to say.
+        if region.lock().is_ok() {
+            region.unlock().unwrap();
+        }
+        assert_eq!(&held[4095..], b"acros");
+        region.with(4100, region.len(), |rest| assert!(rest[0] == b's' && rest[1..].iter().all(|byte| *byte == 0)));
     }
 
     #[test]

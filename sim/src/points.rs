@@ -5,7 +5,7 @@
 use crate::scenario::Kind;
 
 /// Places that code only passes (`host::point!`): a fault can happen on them.
-pub const POINTS: [&str; 28] = [
+pub const POINTS: [&str; 29] = [
     "broker.dead-letter",
     "broker.delayed-delivered",
     "broker.log-epoch-begun",
@@ -31,6 +31,7 @@ pub const POINTS: [&str; 28] = [
     "store.disk-full",
     "store.entry-found-in-log",
     "store.file-deleted",
+    "store.file-unlocked",
     "store.flushed",
     "store.recovered",
     "store.truncated",
@@ -71,7 +72,7 @@ pub fn passed_by(point: &str) -> &'static [Kind] {
 }
 
 /// What many runs together must come to (`host::sometimes!`).
-pub const SOMETIMES: [&str; 2] = ["store.flush-shared", "store.log-rolled"];
+pub const SOMETIMES: [&str; 3] = ["store.flush-shared", "store.lock-refused", "store.log-rolled"];
 
 /// What must hold whenever the code comes to it (`host::always!`).
 pub const ALWAYS: [&str; 3] =

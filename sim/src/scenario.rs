@@ -63,7 +63,7 @@ pub const ALWAYS: &str = "always";
 pub const FAILURES: [&str; 7] = [ALWAYS, "converged", "exit", "legally-lost", "limit", "panic", "stop-killed"];
 
 /// Counts that `at-least` may name: how often something happened that a scenario is about.
-pub const COUNTS: [&str; 48] = [
+pub const COUNTS: [&str; 49] = [
     "sent",
     "acked",
     "info",
@@ -89,6 +89,7 @@ pub const COUNTS: [&str; 48] = [
     "flush-errors",
     "short-writes",
     "short-reads",
+    "locks-refused",
     "damaged-pages",
     "lost-writes",
     "misdirected-writes",

@@ -5,7 +5,7 @@
 //! know what a topic is; it only counts, per queue, the offset that the next message gets.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     io,
     path::PathBuf,
     sync::{
@@ -15,12 +15,16 @@ use std::{
 };
 
 use bytes::Bytes;
-use host::{Host, fs::Files};
+use host::{Host, fs::Files, time::Mono};
 use indexmap::IndexMap;
 use message::{BLANK_BYTES, PhyOffset, QueueOffset, RecordView, Stamp, encode_blank, stamp};
 use tokio::sync::Notify;
 
-use crate::{Put, PutError, WriteBlock, log_file::LogFile};
+use crate::{
+    Put, PutError, StoreConfig, WriteBlock,
+    log_file::LogFile,
+    warm_up::{UNLOCK_DELAY, WarmUp},
+};
 
 /// The files, the end that appends move, and the end of what is on disk.
 ///
@@ -30,6 +34,7 @@ pub(crate) struct CommitLog {
     files: Files,
     dir: PathBuf,
     file_bytes: u64,
+    warm_up: WarmUp,
     /// Oldest first, without holes; the last may be a file that is not in use yet. Leaf lock.
     segments: RwLock<Vec<Arc<LogFile>>>,
     /// Leaf lock.
@@ -55,6 +60,8 @@ struct Tail {
     /// By topic and queue, the offset that the next message gets. Only grows with topics in use.
     next_offsets: IndexMap<String, BTreeMap<u32, u64>>,
     last_store_ms: i64,
+    /// Full files that are still kept in memory, and until when.
+    locked: VecDeque<(Mono, Arc<LogFile>)>,
     closed: bool,
 }
 
@@ -88,14 +95,19 @@ pub(crate) struct Entry<'a> {
 }
 
 impl CommitLog {
-    pub(crate) fn new(host: &Host, dir: PathBuf, file_bytes: u64, state: LogState) -> CommitLog {
+    pub(crate) fn new(host: &Host, dir: PathBuf, config: &StoreConfig, state: LogState) -> CommitLog {
+        let warm_up = WarmUp::new(config);
+        for file in &state.segments {
+            warm_up.advise(&file.mapping, &file.path);
+        }
         let active = state.segments.last().filter(|file| state.end < file.end()).cloned();
         let spare = if active.is_some() { Spare::NotNeeded } else { Spare::Wanted };
         let log = CommitLog {
             host: host.clone(),
             files: host.files(),
             dir,
-            file_bytes,
+            file_bytes: config.commit_log_file_bytes,
+            warm_up,
             segments: RwLock::new(state.segments),
             written: AtomicU64::new(state.end),
             flushed: AtomicU64::new(state.end),
@@ -105,6 +117,7 @@ impl CommitLog {
                 spare,
                 next_offsets: state.next_offsets,
                 last_store_ms: state.last_store_ms,
+                locked: VecDeque::new(),
                 closed: false,
             }),
             names_unknown: AtomicBool::new(false),
@@ -258,7 +271,7 @@ impl CommitLog {
             }
             tail.active.as_ref().map_or(tail.end, |active| active.end())
         };
-        let made = LogFile::create(&self.files, &self.dir, start, self.file_bytes).await;
+        let made = LogFile::create(&self.files, &self.dir, start, self.file_bytes, &self.warm_up).await;
         let made = made.map(|file| {
             let file = Arc::new(file);
             // Readers find it before the first record can be in it.
@@ -269,6 +282,25 @@ impl CommitLog {
         self.lock_tail().spare = made.map_or(Spare::Failed, Spare::Ready);
         self.file_decided.notify_waiters();
         result
+    }
+
+    /// When the next full file may leave memory. `None` if none is kept there.
+    pub(crate) fn next_unlock(&self) -> Option<Mono> {
+        self.lock_tail().locked.front().map(|(due, _)| *due)
+    }
+
+    /// Lets the machine take back the memory of files that have been full for a while.
+    pub(crate) fn unlock_full(&self) {
+        let now = self.host.now();
+        let due: Vec<Arc<LogFile>> = {
+            let mut tail = self.lock_tail();
+            let count = tail.locked.partition_point(|(due, _)| *due <= now);
+            tail.locked.drain(..count).map(|(_, file)| file).collect()
+        };
+        for file in due {
+            self.warm_up.release(&file.mapping, &file.path);
+            host::point!("store.file-unlocked", file.start);
+        }
     }
 
     /// Removes the file that was made ahead, if it was not used. For a clean exit.
@@ -346,11 +378,16 @@ impl Tail {
             let blank = encode_blank(u32::try_from(room).expect("records end in a file below 4 GiB"));
             active.mapping.write(self.end - active.start, &blank);
             self.end += room;
+            if log.warm_up.locks() {
+                self.locked.push_back((log.host.now() + UNLOCK_DELAY, Arc::clone(active)));
+            }
             host::sometimes!("store.log-rolled", true);
         }
         assert_eq!(self.end, next.start, "the next file starts where the last one ends");
         self.active = Some(Arc::clone(&next));
+        // As in the reference, the file behind the next one is made as soon as the next one is in use.
         self.spare = Spare::NotNeeded;
+        self.ask_for_spare(log);
         Ok(next)
     }
 

@@ -24,6 +24,14 @@ pub struct StoreConfig {
     pub commit_log_dir: Option<PathBuf>,
     /// Size of one commit-log file (`mappedFileSizeCommitLog`). A multiple of 4096; default 1 GiB.
     pub commit_log_file_bytes: u64,
+    /// Whether a new log file is brought into memory page by page and kept there until 6 s after it is full
+    /// (`warmMapedFileEnable`); default false.
+    pub warm_files: bool,
+    /// Under [`FlushDiskType::Sync`], pages of 4 KiB between two syncs while a file is brought into memory
+    /// (`flushLeastPagesWhenWarmMapedFile`); default 4096.
+    pub warm_flush_pages: u64,
+    /// Whether the machine may read ahead in log files (`dataReadAheadEnable`); default true.
+    pub read_ahead: bool,
     /// Size of one consume-queue file (`mappedFileSizeConsumeQueue`), rounded up to a multiple of 20; default 6,000,000.
     pub consume_queue_file_bytes: u64,
     /// Whether messages can be found by key (`messageIndexEnable`); default true. Without it index files are neither
@@ -121,6 +129,9 @@ impl StoreConfig {
             root: root.into(),
             commit_log_dir: None,
             commit_log_file_bytes: 1 << 30,
+            warm_files: false,
+            warm_flush_pages: 4096,
+            read_ahead: true,
             consume_queue_file_bytes: 6_000_000,
             message_index: true,
             index_slots: 5_000_000,

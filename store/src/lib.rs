@@ -35,6 +35,7 @@ mod queues;
 mod recovery;
 mod retention;
 mod store;
+mod warm_up;
 
 pub use config::{FlushDiskType, StoreConfig};
 pub use error::{PutError, StoreError, WriteBlock};

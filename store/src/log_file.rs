@@ -7,6 +7,8 @@ use std::{
 
 use host::fs::{Files, Mapping, OpenOptions};
 
+use crate::warm_up::WarmUp;
+
 /// A mapped file of the commit log, with blocks reserved for all of it, so that a write cannot lack space (SF13).
 #[derive(Debug)]
 pub(crate) struct LogFile {
@@ -17,10 +19,20 @@ pub(crate) struct LogFile {
 }
 
 impl LogFile {
-    /// Makes an empty file, durable with its name. A leftover of that name is replaced.
-    pub(crate) async fn create(files: &Files, dir: &Path, start: u64, len: u64) -> io::Result<LogFile> {
+    /// Makes an empty file, durable with its name, and warm if that is wanted. A leftover of that name is replaced.
+    pub(crate) async fn create(
+        files: &Files,
+        dir: &Path,
+        start: u64,
+        len: u64,
+        warm_up: &WarmUp,
+    ) -> io::Result<LogFile> {
         let path = dir.join(file_name(start));
-        match LogFile::fill(files, dir, &path, start, len).await {
+        let made = match LogFile::fill(files, dir, &path, start, len).await {
+            Ok(file) => warm_up.prepare(&file.mapping, &path).await.map(|()| file),
+            failed => failed,
+        };
+        match made {
             Ok(file) => Ok(file),
             Err(error) => {
                 // Half a file would only take the space that is missing. If it cannot be removed, recovery does it.

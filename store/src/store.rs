@@ -386,7 +386,7 @@ impl Parts {
         state: LogState,
     ) -> Parts {
         let flushed = Arc::new(FlushedMark::new(state.end, state.last_store_ms));
-        let log = Arc::new(CommitLog::new(&host, log_dir.clone(), config.commit_log_file_bytes, state));
+        let log = Arc::new(CommitLog::new(&host, log_dir.clone(), &config, state));
         let gate = Arc::new(Gate::default());
         let group = Arc::new(GroupCommit::new(&host, Arc::clone(&log), Arc::clone(&gate), &config));
         let disk = Arc::new(DiskWatch::new(host.files(), log_dir, Arc::clone(&gate), &config));
@@ -525,12 +525,17 @@ async fn open_index(
     rebuild.run().await.map(Some)
 }
 
-/// The one task that makes log files, one ahead of the one in use.
+/// The one task that makes log files, one ahead of the one in use, and lets full ones leave memory.
 async fn make_files(host: Host, log: Arc<CommitLog>, disk: Arc<DiskWatch>, mut stop: Stop) {
     loop {
+        let unlock = log.next_unlock();
         host::select! {
             () = stopped(&mut stop) => return,
             () = log.file_wanted.notified() => {}
+            () = host.sleep_until(unlock.unwrap_or_else(|| host.now())), if unlock.is_some() => {
+                log.unlock_full();
+                continue;
+            }
         }
         disk.look_before_growing();
         while let Err(error) = log.make_spare().await {

@@ -81,6 +81,7 @@ on_both_machines! {
         bytes_held_across_a_rewind_and_a_removal_stay,
         a_rewound_file_holds_what_was_kept_and_zeros,
         a_range_can_be_flushed,
+        what_makes_a_mapping_fast_changes_no_byte,
     }
     sockets {
         a_connection_carries_bytes_both_ways,

@@ -8,7 +8,7 @@ use std::{
 
 use host::{
     Host,
-    fs::{File, Mapping, OpenOptions},
+    fs::{Advice, File, Mapping, OpenOptions},
 };
 
 const LEN: u64 = 3 * 4096 + 100;
@@ -117,4 +117,27 @@ pub async fn a_range_can_be_flushed(host: Host, dir: PathBuf) {
     mapping.sync(4000, 4200).await.unwrap();
     mapping.sync(0, LEN).await.unwrap();
     mapping.sync(LEN, LEN).await.unwrap();
+}
+
+pub async fn what_makes_a_mapping_fast_changes_no_byte(host: Host, dir: PathBuf) {
+    let path = dir.join("file");
+    let (_file, mapping) = mapped(&host, &path).await;
+    mapping.write(4090, b"across a page");
+    let held = mapping.slice(0, 4100);
+    mapping.touch(0, LEN).await.unwrap();
+    mapping.touch(LEN, LEN).await.unwrap();
+    for advice in [Advice::Random, Advice::WillNeed] {
+        mapping.advise(advice).unwrap();
+    }
+    mapping.unlock().unwrap();
+    // A process may be allowed to lock nothing.
+    if let Err(error) = mapping.lock().await {
+        assert!(matches!(error.kind(), ErrorKind::OutOfMemory | ErrorKind::PermissionDenied), "{error}");
+    }
+    mapping.write(4100, b"still written");
+    mapping.unlock().unwrap();
+    assert_eq!(&held[4090..], b"across a p");
+    let content = host.files().read(&path).await.unwrap();
+    assert_eq!(&content[4090..4113], b"across a pstill written");
+    assert!(content[4113..].iter().all(|&byte| byte == 0));
 }

@@ -92,6 +92,15 @@ static SUPPORTED: &[Key<BrokerConfig>] = &[
         },
     },
     Key { name: "mappedFileSizeCommitLog", field: Size(|c| &mut c.store.commit_log_file_bytes, 4096..=FILE_MAX_BYTES) },
+    Key { name: "warmMapedFileEnable", field: Flag(|c| &mut c.store.warm_files) },
+    Key {
+        name: "flushLeastPagesWhenWarmMapedFile",
+        field: Other {
+            read: |c, text| read_number(text).map(|pages| c.store.warm_flush_pages = pages),
+            show: |c| c.store.warm_flush_pages.to_string(),
+        },
+    },
+    Key { name: "dataReadAheadEnable", field: Flag(|c| &mut c.store.read_ahead) },
     Key {
         name: "mappedFileSizeConsumeQueue",
         field: Size(|c| &mut c.store.consume_queue_file_bytes, 20..=FILE_MAX_BYTES),

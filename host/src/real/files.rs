@@ -19,7 +19,7 @@ use rustix::{
 
 use super::{check_allowed, wall_ms};
 use crate::{
-    fs::{DirEntry, Metadata, OpenOptions, Space},
+    fs::{Advice, DirEntry, Metadata, OpenOptions, Space},
     machine::{BoxFuture, RawFile, RawMapping},
     region::Region,
 };
@@ -235,6 +235,28 @@ impl RawMapping for RealMapping {
 
     fn slice(&self, from: u64, to: u64) -> Bytes {
         self.region.slice(from, to)
+    }
+
+    fn touch(&self, from: u64, to: u64) -> BoxFuture<io::Result<()>> {
+        assert!(from <= to && to <= self.region.len(), "{from}..{to} outside 0..{}", self.region.len());
+        let region = self.region.clone();
+        Box::pin(blocking(move || {
+            region.touch(from, to);
+            Ok(())
+        }))
+    }
+
+    fn lock(&self) -> BoxFuture<io::Result<()>> {
+        let region = self.region.clone();
+        Box::pin(blocking(move || region.lock()))
+    }
+
+    fn unlock(&self) -> io::Result<()> {
+        self.region.unlock()
+    }
+
+    fn advise(&self, advice: Advice) -> io::Result<()> {
+        self.region.advise(advice)
     }
 
     fn sync(&self, from: u64, to: u64) -> BoxFuture<io::Result<()>> {

@@ -89,6 +89,7 @@ fn counted(event: &Event) -> Vec<(&'static str, u64)> {
             "restore-backup" => vec![("backups-restored", 1)],
             "disk-gone" => vec![("disks-gone", 1)],
             "short-read" => vec![("short-reads", 1)],
+            "mlock-refused" => vec![("locks-refused", 1)],
             _ => Vec::new(),
         },
         Event::DeadLetter { .. } => vec![("dead-letters", 1)],

@@ -6,6 +6,7 @@ pub(super) const NOT_PERMITTED: i32 = 1;
 pub(super) const NOT_FOUND: i32 = 2;
 pub(super) const IO: i32 = 5;
 pub(super) const BAD_HANDLE: i32 = 9;
+pub(super) const NO_MEMORY: i32 = 12;
 pub(super) const ACCESS: i32 = 13;
 pub(super) const EXISTS: i32 = 17;
 pub(super) const NOT_A_DIR: i32 = 20;

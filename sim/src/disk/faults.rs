@@ -38,6 +38,8 @@ pub enum DiskError {
     /// The power goes inside a flush: some of the pages that it was to write are on the device, others are not. What
     /// does that to the node is [`Surroundings::lose_power`](super::Surroundings::lose_power).
     TornFlush,
+    /// Memory of a mapped file cannot be locked (ENOMEM), which costs nothing but time.
+    Lock,
     /// The device is not there.
     Gone,
 }

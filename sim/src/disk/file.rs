@@ -12,6 +12,7 @@ use std::{
 
 use bytes::Bytes;
 use host::{
+    fs::Advice,
     machine::{BoxFuture, RawFile, RawMapping},
     region::Region,
 };
@@ -278,6 +279,41 @@ impl RawMapping for SimMapping {
         self.check(from, to);
         self.fetch(from, to);
         self.region.slice(from, to)
+    }
+
+    fn touch(&self, from: u64, to: u64) -> BoxFuture<io::Result<()>> {
+        self.check(from, to);
+        let mut at = from;
+        while at < to {
+            // What was handed out is in memory.
+            if at >= self.region.frozen() {
+                let mut byte = [0];
+                self.with(at, at + 1, &mut |bytes| byte.copy_from_slice(bytes));
+                self.write(at, &byte);
+            }
+            at = (at / PAGE_BYTES + 1) * PAGE_BYTES;
+        }
+        Box::pin(async { Ok(()) })
+    }
+
+    /// Memory is never short here, so a lock is nothing but what may fail.
+    fn lock(&self) -> BoxFuture<io::Result<()>> {
+        let refused = self.handle.in_memory(|state| {
+            let refused = state.faults.hit(DiskError::Lock, &self.path);
+            if refused { Err(errno::error(errno::NO_MEMORY)) } else { Ok(()) }
+        });
+        if refused.as_ref().is_err_and(|error| error.raw_os_error() == Some(errno::NO_MEMORY)) {
+            self.handle.env().failed(DiskError::Lock, &self.path, None);
+        }
+        Box::pin(async { refused })
+    }
+
+    fn unlock(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn advise(&self, _advice: Advice) -> io::Result<()> {
+        Ok(())
     }
 
     fn sync(&self, from: u64, to: u64) -> BoxFuture<io::Result<()>> {

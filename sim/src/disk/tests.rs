@@ -590,6 +590,23 @@ fn reads_are_short_by_any_number_of_bytes_but_never_empty_and_full_at_the_last_b
 }
 
 #[test]
+fn a_lock_that_is_refused_changes_nothing() {
+    let bench = bench();
+    let file = bench.durable("/log", &[1; 9000]);
+    let mapping = run(file.map(9000)).unwrap();
+    run(mapping.lock()).unwrap();
+    fail(&bench, DiskError::Lock, Hits::Nth(2));
+    run(mapping.lock()).unwrap();
+    let refused = run(mapping.lock()).unwrap_err();
+    assert_eq!(refused.kind(), io::ErrorKind::OutOfMemory);
+    assert_eq!(*bench.clock.failures.lock().unwrap(), [DiskError::Lock]);
+    run(mapping.touch(0, 9000)).unwrap();
+    mapping.unlock().unwrap();
+    assert_eq!(bench.read("/log").unwrap(), [1; 9000]);
+    assert!(bench.clock.deaths.lock().unwrap().is_empty());
+}
+
+#[test]
 fn a_lost_write_is_missed_only_after_a_crash() {
     let mut bench = bench();
     let file = bench.durable("/log", b"old");

@@ -267,7 +267,7 @@ impl Fault {
 
 impl FaultKind {
     /// All names that `kind` may have in files.
-    pub const NAMES: [&str; 48] = [
+    pub const NAMES: [&str; 49] = [
         "kill",
         "panic",
         "stop",
@@ -301,6 +301,7 @@ impl FaultKind {
         "eio-flush",
         "short-write",
         "short-read",
+        "mlock-refused",
         "torn-flush",
         "latent-sector",
         "bit-rot",
@@ -501,6 +502,7 @@ pub fn error_name(error: DiskError) -> &'static str {
         DiskError::MisdirectedWrite => "misdirected-write",
         DiskError::LyingFlush => "lying-flush",
         DiskError::TornFlush => "torn-flush",
+        DiskError::Lock => "mlock-refused",
         DiskError::Gone => "disk-gone",
     }
 }

@@ -215,6 +215,7 @@ impl Kinds<'_, '_> {
             "eio-flush" => self.disk_error(DiskError::Flush)?,
             "short-write" => self.disk_error(DiskError::ShortWrite)?,
             "short-read" => self.disk_error(DiskError::ShortRead)?,
+            "mlock-refused" => self.disk_error(DiskError::Lock)?,
             "torn-flush" => {
                 let hits = self.hits()?;
                 let within = self.table.optional::<Duration>("within")?;

@@ -156,6 +156,7 @@ fn every_kind_of_a_disk_reads_and_prints() {
         assert_eq!(read, FaultKind::Media { node: "broker-a/0".into(), path, what, count: 3 });
     }
     assert_eq!(error("short-read\nchance = \"2%\"").1, DiskError::ShortRead);
+    assert_eq!(error("mlock-refused\nnth = 2").1, DiskError::Lock);
     let torn = kind(
         "kind = \"torn-flush\"\nnode = \"broker-a/0\"\npath = \"commitlog/*\"\nnth = 3\nwithin = \"5s\"\ndown = \"1s\"",
     );
