@@ -136,6 +136,7 @@ scenarios! {
     rotten_queues: "rotten-queues",
     stopped_while_offsets_are_saved: "stopped-while-offsets-are-saved",
     topic_grows: "topic-grows",
+    transient_pool_kill: "transient-pool-kill",
     unreadable_among_others: "unreadable-among-others",
     worse_disks: "worse-disks",
     wrong_clocks: "wrong-clocks",

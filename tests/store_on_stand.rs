@@ -2,6 +2,7 @@
 #![cfg(feature = "sim")]
 
 use std::{
+    collections::BTreeMap,
     future::Future,
     net::Ipv4Addr,
     path::Path,
@@ -27,6 +28,12 @@ const QUEUES: u32 = 3;
 struct Shared {
     /// Acknowledged messages: position, queue, offset, number.
     acked: Mutex<Vec<(PhyOffset, u32, QueueOffset, u64)>>,
+    /// When each of them was acknowledged.
+    acked_ms: Mutex<BTreeMap<u64, i64>>,
+    /// When the node was last seen alive, and how far its readers saw then.
+    alive: Mutex<(i64, PhyOffset)>,
+    /// Acknowledged messages that a kill took.
+    taken: Mutex<u32>,
     /// Why a life ended before its time.
     errors: Mutex<Vec<String>>,
     number: Mutex<u64>,
@@ -79,6 +86,11 @@ fn config(flush: FlushDiskType) -> StoreConfig {
     }
 }
 
+/// Messages go into memory first.
+fn with_buffers() -> StoreConfig {
+    StoreConfig { pool_enabled: true, pool_buffers: 3, ..config(FlushDiskType::Async) }
+}
+
 async fn put(store: &Store, shared: &Shared, body_bytes: usize) -> Result<(), PutError> {
     let number = shared.next_number();
     let queue_id = number as u32 % QUEUES;
@@ -98,6 +110,7 @@ async fn put(store: &Store, shared: &Shared, body_bytes: usize) -> Result<(), Pu
     };
     let put = store.put_when_ready(&draft).await?;
     if store.durability(put.end()).await == Flushed::Done {
+        shared.acked_ms.lock().unwrap().insert(number, Host::current().wall_ms());
         shared.acked.lock().unwrap().push((put.phy, queue_id, put.queue_offset, number));
     }
     Ok(())
@@ -271,13 +284,24 @@ fn power_lost_during_recovery_changes_nothing() {
 
 #[test]
 fn w14_a_full_disk_refuses_writes_and_takes_them_again() {
+    fill_the_disk(&config(FlushDiskType::Sync));
+}
+
+/// What was acknowledged is in the log, though the disk was full when it was written there.
+#[test]
+fn w25_buffers_are_written_to_a_full_disk_as_well() {
+    fill_the_disk(&with_buffers());
+}
+
+fn fill_the_disk(config: &StoreConfig) {
     for seed in SEEDS {
         let shared = Arc::new(Shared::default());
         let told = Arc::clone(&shared);
+        let config = config.clone();
         let program = move |host: Host, stop: StopSignal| {
-            let shared = Arc::clone(&told);
+            let (shared, config) = (Arc::clone(&told), config.clone());
             async move {
-                let store = Store::open(config(FlushDiskType::Sync)).await.map_err(|error| error.to_string())?;
+                let store = Store::open(config).await.map_err(|error| error.to_string())?;
                 let mut refused = 0;
                 let mut taken_after_that = 0;
                 loop {
@@ -467,6 +491,59 @@ fn w24_recovery_does_not_ask_a_clock_that_was_put_back() {
         });
         assert!(shared.acked.lock().unwrap().len() > 100, "seed {seed}: {}", shared.acked.lock().unwrap().len());
     }
+}
+
+/// A kill takes the messages of the last moments, which were in memory only, and nothing that anybody had seen.
+#[test]
+fn a_kill_takes_what_was_in_a_buffer_only() {
+    let mut taken = 0;
+    for seed in SEEDS {
+        let shared = Arc::new(Shared::default());
+        let told = Arc::clone(&shared);
+        let program = move |host: Host, stop: StopSignal| {
+            let shared = Arc::clone(&told);
+            async move {
+                let store = Store::open(with_buffers()).await.map_err(|error| error.to_string())?;
+                let (killed_ms, seen) = *shared.alive.lock().unwrap();
+                assert!(store.max_phy() >= seen, "{:?} was shown, the log ends at {:?}", seen, store.max_phy());
+                let early = |number: &u64| shared.acked_ms.lock().unwrap()[number] + 401 < killed_ms;
+                shared.acked.lock().unwrap().retain(|(phy, _, _, number)| {
+                    let is_taken = *phy >= store.max_phy();
+                    assert!(!is_taken || !early(number), "message {number} had been there for more than 400 ms");
+                    *shared.taken.lock().unwrap() += u32::from(is_taken);
+                    !is_taken
+                });
+                check(&store, &shared)?;
+                let mut rng = host.rng("life");
+                loop {
+                    host::select! {
+                        () = stop.requested() => break,
+                        result = put(&store, &shared, rng.below(900) as usize) => result.map_err(|error| error.to_string())?,
+                    }
+                    host.sleep(Duration::from_millis(rng.below(30))).await;
+                    *shared.alive.lock().unwrap() = (host.wall_ms(), store.max_phy());
+                }
+                store.shutdown().await.map_err(|error| error.to_string())
+            }
+        };
+        on_stand(seed, &shared, 64 << 20, move |stand, node| async move {
+            stand.start(node, program);
+            for round in 0..8 {
+                stand.sleep(Duration::from_millis(800 + 317 * ((seed + round) % 7))).await;
+                stand.kill(node);
+                stand.restart(node);
+            }
+            stand.sleep(Duration::from_secs(2)).await;
+            // A clean exit takes nothing: the next life finds what was acknowledged just before.
+            stand.stop(node, Duration::from_secs(10)).await;
+            stand.restart(node);
+            stand.sleep(Duration::from_secs(1)).await;
+            stand.stop(node, Duration::from_secs(10)).await;
+        });
+        assert!(shared.acked.lock().unwrap().len() > 300, "seed {seed}: {}", shared.acked.lock().unwrap().len());
+        taken += *shared.taken.lock().unwrap();
+    }
+    assert!(taken > 0, "no kill took anything, so nothing was shown");
 }
 
 /// Files that are brought into memory page by page hold what others hold, and a machine that locks no memory takes nothing

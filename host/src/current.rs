@@ -181,6 +181,14 @@ impl Host {
 
     // ---- files ----
 
+    /// Keeps memory of this process from being swapped out (`mlock`), until the region is gone.
+    ///
+    /// # Errors
+    /// The process may not lock so much memory (`OutOfMemory`), or none at all (`PermissionDenied`).
+    pub async fn lock_memory(&self, region: &crate::region::Region) -> std::io::Result<()> {
+        self.machine.lock_memory(region.clone()).await
+    }
+
     /// The file systems of this node.
     #[must_use]
     pub fn files(&self) -> Files {

@@ -20,6 +20,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::{
     fs::{Advice, DirEntry, Metadata, OpenOptions, Space},
+    region::Region,
     time::Mono,
 };
 
@@ -94,6 +95,12 @@ pub trait Machine: Send + Sync + 'static {
     /// See [`crate::Host::open_files_max`]. The default knows no limit.
     fn open_files_max(&self) -> Option<u64> {
         None
+    }
+
+    /// Keeps memory of this process from being swapped out. The default has no such memory, and does nothing.
+    fn lock_memory(&self, region: Region) -> BoxFuture<io::Result<()>> {
+        drop(region);
+        Box::pin(async { Ok(()) })
     }
 
     /// Number `counter` of the stream `stream`.

@@ -21,6 +21,7 @@ use crate::{
     Host,
     fs::{DirEntry, Metadata, OpenOptions, Space},
     machine::{BoxFuture, Listener, Machine, RawFile, Stream, TaskControl, Timer},
+    region::Region,
     time::Mono,
 };
 
@@ -276,6 +277,10 @@ impl Machine for RealMachine {
 
     fn open_files_max(&self) -> Option<u64> {
         getrlimit(Resource::Nofile).current
+    }
+
+    fn lock_memory(&self, region: Region) -> BoxFuture<io::Result<()>> {
+        Box::pin(files::blocking(move || region.lock()))
     }
 
     fn draw(&self, stream: u64, counter: u64) -> u64 {

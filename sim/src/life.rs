@@ -84,7 +84,11 @@ impl Told {
     fn promise(&self, scenario: &Scenario, history: &History) -> String {
         let Some((ok, queue, offset, phy)) = self.ok else { return format!("{}: never acknowledged", self.message) };
         let queue = history.queue(queue);
-        let copy = if scenario.flushes_before_ack(&queue.broker) { "durable" } else { "cache" };
+        let copy = match &queue.broker {
+            broker if scenario.flushes_before_ack(broker) => "durable",
+            broker if scenario.acks_from_memory(broker) => "memory",
+            _ => "cache",
+        };
         let place = phy.map(|phy| format!(", log {phy}")).unwrap_or_default();
         let at = at(history.records[ok].at);
         format!("{} acknowledged at {at}, {queue} offset {offset}{place}: promised a {copy} copy", self.message)

@@ -20,6 +20,7 @@ use std::{
 use host::{
     fs::{DirEntry, Metadata, OpenOptions, Space},
     machine::{BoxFuture, Listener, Machine, RawFile, Stream, TaskControl, Timer as HostTimer},
+    region::Region,
     time::Mono,
 };
 use madsim::{runtime::NodeHandle, task::AbortHandle};
@@ -129,6 +130,10 @@ impl Machine for SimMachine {
         let addresses = found.map(|ip| vec![SocketAddr::new(IpAddr::V4(ip), port)]);
         let unknown = || io::Error::new(io::ErrorKind::NotFound, format!("no address for host name `{host}`"));
         Box::pin(std::future::ready(addresses.ok_or_else(unknown)))
+    }
+
+    fn lock_memory(&self, _region: Region) -> BoxFuture<io::Result<()>> {
+        self.disk.lock_memory()
     }
 
     fn open(&self, path: PathBuf, options: OpenOptions) -> BoxFuture<io::Result<Box<dyn RawFile>>> {

@@ -5,7 +5,7 @@
 use crate::scenario::Kind;
 
 /// Places that code only passes (`host::point!`): a fault can happen on them.
-pub const POINTS: [&str; 29] = [
+pub const POINTS: [&str; 30] = [
     "broker.dead-letter",
     "broker.delayed-delivered",
     "broker.log-epoch-begun",
@@ -28,6 +28,7 @@ pub const POINTS: [&str; 29] = [
     "remoting.malformed",
     "remoting.read-held-back",
     "store.appended",
+    "store.committed",
     "store.disk-full",
     "store.entry-found-in-log",
     "store.file-deleted",
@@ -72,7 +73,8 @@ pub fn passed_by(point: &str) -> &'static [Kind] {
 }
 
 /// What many runs together must come to (`host::sometimes!`).
-pub const SOMETIMES: [&str; 3] = ["store.flush-shared", "store.lock-refused", "store.log-rolled"];
+pub const SOMETIMES: [&str; 4] =
+    ["store.buffers-exhausted", "store.flush-shared", "store.lock-refused", "store.log-rolled"];
 
 /// What must hold whenever the code comes to it (`host::always!`).
 pub const ALWAYS: [&str; 3] =

@@ -567,6 +567,13 @@ impl Scenario {
         let flush = self.broker(broker).and_then(|group| group.setting("flushDiskType"));
         flush.is_some_and(|value| value.eq_ignore_ascii_case("SYNC_FLUSH"))
     }
+
+    /// Whether a broker group acknowledges what is in a buffer of its process only.
+    #[must_use]
+    pub fn acks_from_memory(&self, broker: &str) -> bool {
+        let pool = self.broker(broker).and_then(|group| group.setting("transientStorePoolEnable"));
+        pool.is_some_and(|value| value == "true") && !self.flushes_before_ack(broker)
+    }
 }
 
 #[cfg(test)]

@@ -23,23 +23,28 @@ use tokio::sync::Notify;
 use crate::{
     Put, PutError, StoreConfig, WriteBlock,
     log_file::LogFile,
+    pool::{BufferPool, Buffers},
     warm_up::{UNLOCK_DELAY, WarmUp},
 };
 
 /// The files, the end that appends move, and the end of what is on disk.
 ///
-/// `flushed <= written`, and both only grow. Owned by the store; appended to by anyone, flushed by one task.
+/// `flushed <= written <=` the end of appends, and all three only grow; the last two differ only with a buffer pool. Owned by the store; appended to by anyone, flushed by one task.
 pub(crate) struct CommitLog {
     host: Host,
     files: Files,
     dir: PathBuf,
     file_bytes: u64,
     warm_up: WarmUp,
+    /// `None` if messages go into the files at once.
+    pool: Option<Arc<BufferPool>>,
+    /// Held while buffers are written to files, by one at a time; `tail` is locked meanwhile.
+    committing: Mutex<()>,
     /// Oldest first, without holes; the last may be a file that is not in use yet. Leaf lock.
     segments: RwLock<Vec<Arc<LogFile>>>,
     /// Leaf lock.
     tail: Mutex<Tail>,
-    /// Everything below was written completely.
+    /// Everything below was written completely, to the files.
     written: AtomicU64,
     /// Everything below is on disk.
     flushed: AtomicU64,
@@ -59,7 +64,11 @@ struct Tail {
     spare: Spare,
     /// By topic and queue, the offset that the next message gets. Only grows with topics in use.
     next_offsets: IndexMap<String, BTreeMap<u32, u64>>,
+    /// Of the last record that was appended.
     last_store_ms: i64,
+    /// Of the last record that was written.
+    written_ms: i64,
+    buffers: Buffers,
     /// Full files that are still kept in memory, and until when.
     locked: VecDeque<(Mono, Arc<LogFile>)>,
     closed: bool,
@@ -95,7 +104,13 @@ pub(crate) struct Entry<'a> {
 }
 
 impl CommitLog {
-    pub(crate) fn new(host: &Host, dir: PathBuf, config: &StoreConfig, state: LogState) -> CommitLog {
+    pub(crate) fn new(
+        host: &Host,
+        dir: PathBuf,
+        config: &StoreConfig,
+        pool: Option<Arc<BufferPool>>,
+        state: LogState,
+    ) -> CommitLog {
         let warm_up = WarmUp::new(config);
         for file in &state.segments {
             warm_up.advise(&file.mapping, &file.path);
@@ -108,6 +123,8 @@ impl CommitLog {
             dir,
             file_bytes: config.commit_log_file_bytes,
             warm_up,
+            pool,
+            committing: Mutex::default(),
             segments: RwLock::new(state.segments),
             written: AtomicU64::new(state.end),
             flushed: AtomicU64::new(state.end),
@@ -117,6 +134,8 @@ impl CommitLog {
                 spare,
                 next_offsets: state.next_offsets,
                 last_store_ms: state.last_store_ms,
+                written_ms: state.last_store_ms,
+                buffers: Buffers::default(),
                 locked: VecDeque::new(),
                 closed: false,
             }),
@@ -151,22 +170,63 @@ impl CommitLog {
                 QueueOffset(if entry.counts { tail.take_offset(entry.topic, entry.queue_id) } else { 0 });
             let phy = PhyOffset(tail.end);
             stamp(entry.record, Stamp { queue_offset, phy, store_ms });
-            active.mapping.write(tail.end - active.start, entry.record);
+            let end = tail.end;
+            tail.buffers.store(&active, end, entry.record);
             tail.end += entry.record.len() as u64;
             told(Put { phy, size_bytes: entry.record.len() as u32, queue_offset, store_ms });
         }
         tail.last_store_ms = store_ms;
         assert!(tail.end + BLANK_BYTES as u64 <= active.end(), "a file keeps room for its blank record");
-        self.written.store(tail.end, Ordering::Release);
+        let is_written = tail.buffers.is_empty();
+        if is_written {
+            tail.publish(self);
+        }
         if active.end() - tail.end < self.file_bytes / 2 {
             tail.ask_for_spare(self);
         }
+        drop(tail);
+        if is_written && self.pool.is_some() {
+            self.tell_committed();
+        }
         Ok(())
+    }
+
+    /// With a buffer pool, a kill of the process leaves everything up to here.
+    fn tell_committed(&self) {
+        host::point!("store.committed", self.written());
     }
 
     /// Refuses appends from now on; the end does not move any more.
     pub(crate) fn close(&self) {
         self.lock_tail().closed = true;
+    }
+
+    /// Writes to the files what is in buffers only. True if there was anything.
+    pub(crate) fn commit(&self) -> bool {
+        let _one_at_a_time = self.committing.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(pool) = &self.pool else { return false };
+        let written = self.written();
+        let (unwritten, end, store_ms) = {
+            let tail = self.lock_tail();
+            if tail.end == written {
+                return false;
+            }
+            (tail.buffers.unwritten(), tail.end, tail.last_store_ms)
+        };
+        unwritten.write(written);
+        {
+            let mut tail = self.lock_tail();
+            tail.buffers.forget(end, pool);
+            if tail.buffers.is_empty() {
+                // The file in use has no buffer: what was appended meanwhile is in it already.
+                tail.publish(self);
+            } else {
+                tail.written_ms = store_ms;
+                self.written.store(end, Ordering::Release);
+            }
+        }
+        self.tell_committed();
+        true
     }
 
     /// Makes everything written so far durable and returns the new flushed position with the store time of the last
@@ -177,7 +237,7 @@ impl CommitLog {
     pub(crate) async fn flush(&self) -> io::Result<(u64, i64)> {
         let (target, store_ms) = {
             let tail = self.lock_tail();
-            (tail.end, tail.last_store_ms)
+            (self.written(), tail.written_ms)
         };
         let from = self.flushed();
         assert!(from <= target, "flushed {from} lies beyond written {target}");
@@ -215,6 +275,21 @@ impl CommitLog {
     /// End of what was written.
     pub(crate) fn written(&self) -> u64 {
         self.written.load(Ordering::Acquire)
+    }
+
+    /// End of what was appended.
+    pub(crate) fn appended(&self) -> u64 {
+        self.lock_tail().end
+    }
+
+    /// Bytes that were appended and are in no file yet.
+    pub(crate) fn uncommitted(&self) -> u64 {
+        self.appended() - self.written()
+    }
+
+    /// Buffers that no file has; `None` without a pool.
+    pub(crate) fn free_buffers(&self) -> Option<usize> {
+        self.pool.as_ref().map(|pool| pool.free())
     }
 
     /// End of what is on disk.
@@ -374,9 +449,13 @@ impl Tail {
                 return Err(PutError::FileNotReady);
             }
         };
+        let buffer = match &log.pool {
+            Some(pool) => pool.take()?,
+            None => None,
+        };
         if let Some(active) = &self.active {
             let blank = encode_blank(u32::try_from(room).expect("records end in a file below 4 GiB"));
-            active.mapping.write(self.end - active.start, &blank);
+            self.buffers.store(active, self.end, &blank);
             self.end += room;
             if log.warm_up.locks() {
                 self.locked.push_back((log.host.now() + UNLOCK_DELAY, Arc::clone(active)));
@@ -384,6 +463,12 @@ impl Tail {
             host::sometimes!("store.log-rolled", true);
         }
         assert_eq!(self.end, next.start, "the next file starts where the last one ends");
+        if let Some(buffer) = buffer {
+            if self.buffers.is_empty() {
+                self.publish(log);
+            }
+            self.buffers.push(Arc::clone(&next), buffer);
+        }
         self.active = Some(Arc::clone(&next));
         // As in the reference, the file behind the next one is made as soon as the next one is in use.
         self.spare = Spare::NotNeeded;
@@ -394,6 +479,12 @@ impl Tail {
     /// On a stand, whether a file that is more than half full counts as full. A blank may stand anywhere behind a record.
     fn rolls_early(&self, room: u64, file_bytes: u64) -> bool {
         matches!(self.spare, Spare::Ready(_)) && room < file_bytes / 2 && host::buggify!("store.rolled-early")
+    }
+
+    /// Shows everything that was appended. It must be in the files.
+    fn publish(&mut self, log: &CommitLog) {
+        self.written_ms = self.last_store_ms;
+        log.written.store(self.end, Ordering::Release);
     }
 
     fn ask_for_spare(&mut self, log: &CommitLog) {

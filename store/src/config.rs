@@ -24,6 +24,23 @@ pub struct StoreConfig {
     pub commit_log_dir: Option<PathBuf>,
     /// Size of one commit-log file (`mappedFileSizeCommitLog`). A multiple of 4096; default 1 GiB.
     pub commit_log_file_bytes: u64,
+    /// Whether messages are taken into memory first and written to their log file a little later
+    /// (`transientStorePoolEnable`); default false. A kill of the process then loses what was not written. Under
+    /// [`FlushDiskType::Sync`] it does nothing.
+    pub pool_enabled: bool,
+    /// Buffers for that, each as long as a log file (`transientStorePoolSize`); default 5.
+    pub pool_buffers: u32,
+    /// Whether messages are refused while a new log file finds no free buffer (`fastFailIfNoBufferInStorePool`);
+    /// default false, which writes them to the file directly.
+    pub pool_fails_fast: bool,
+    /// Longest pause between two looks at the buffers (`commitIntervalCommitLog`, ms); default 200 ms.
+    pub commit_interval: Duration,
+    /// Pages of 4 KiB in buffers below which they wait (`commitCommitLogLeastPages`); default 4.
+    pub commit_least_pages: u64,
+    /// After this long buffers are written whatever is in them (`commitCommitLogThoroughInterval`, ms); default 200 ms.
+    pub commit_thorough_interval: Duration,
+    /// Whether each message has the buffers looked at (`wakeCommitWhenPutMessage`); default true.
+    pub commit_on_put: bool,
     /// Whether a new log file is brought into memory page by page and kept there until 6 s after it is full
     /// (`warmMapedFileEnable`); default false.
     pub warm_files: bool,
@@ -129,6 +146,13 @@ impl StoreConfig {
             root: root.into(),
             commit_log_dir: None,
             commit_log_file_bytes: 1 << 30,
+            pool_enabled: false,
+            pool_buffers: 5,
+            pool_fails_fast: false,
+            commit_interval: Duration::from_millis(200),
+            commit_least_pages: 4,
+            commit_thorough_interval: Duration::from_millis(200),
+            commit_on_put: true,
             warm_files: false,
             warm_flush_pages: 4096,
             read_ahead: true,

@@ -141,6 +141,9 @@ pub enum PutError {
     /// The next log file cannot be made (`CREATE_MAPPED_FILE_FAILED`).
     #[error("the next log file cannot be created")]
     CreateFile,
+    /// All buffers are in use and wait to be written (`SYSTEM_BUSY`); ends by itself.
+    #[error("no buffer is free for the next log file")]
+    NoBuffer,
     /// The message cannot be stored by anyone (`MESSAGE_ILLEGAL`).
     #[error("the message is illegal: {reason}")]
     Illegal {

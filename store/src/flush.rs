@@ -169,6 +169,7 @@ impl Flusher {
             host::select! {
                 () = stopped(&mut stop) => break,
                 () = self.group.demand.notified() => {
+                    self.log.commit(); // What is in memory only is asked for as well.
                     self.flush().await;
                     continue;
                 }

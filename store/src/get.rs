@@ -245,6 +245,18 @@ impl Store {
         PhyOffset(self.log.flushed())
     }
 
+    /// Bytes that were put and that no log file holds yet: those in the buffer pool. A kill of the process loses them.
+    #[must_use]
+    pub fn uncommitted_bytes(&self) -> u64 {
+        self.log.uncommitted()
+    }
+
+    /// Buffers of the pool that no log file has; `None` without a pool.
+    #[must_use]
+    pub fn free_buffers(&self) -> Option<usize> {
+        self.log.free_buffers()
+    }
+
     /// Bytes of the commit log that readers may see and that are not in consume queues yet.
     #[must_use]
     pub fn dispatch_behind_bytes(&self) -> u64 {

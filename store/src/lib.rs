@@ -29,6 +29,7 @@ mod index;
 mod load;
 mod log_file;
 mod markers;
+mod pool;
 mod put;
 mod query;
 mod queues;

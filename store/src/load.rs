@@ -252,6 +252,10 @@ pub(crate) fn check_config(config: &StoreConfig) -> Result<(), StoreError> {
             return bad(key, value.to_string(), "an index file needs at least one slot and two entries, below 2^31");
         }
     }
+    if config.pool_enabled && config.pool_buffers == 0 {
+        let reason = "messages that are taken into memory first need at least one buffer";
+        return bad("transientStorePoolSize", "0".to_owned(), reason);
+    }
     if config.message_max_bytes > i32::MAX as usize / 2 {
         let reason = "a record would not fit a length field";
         return bad("maxMessageSize", config.message_max_bytes.to_string(), reason);

@@ -32,6 +32,7 @@ use crate::{
     index::{Index, IndexShape, IndexWriter, rebuild::IndexRebuild},
     load::{check_config, judge_hole, load_log, load_queues},
     markers::{AbortFile, Lock},
+    pool::{BufferPool, CommitPace, Committer},
     queues::ConsumeQueues,
     recovery::Recovery,
     retention::{Cleaner, DiskWatch},
@@ -54,6 +55,7 @@ pub struct Store {
     pub(crate) bound: Bound,
     group: Arc<GroupCommit>,
     dispatch: Arc<Notify>,
+    commit: Arc<Notify>,
     disk: Arc<DiskWatch>,
     abort: AbortFile,
     is_continued: bool,
@@ -66,6 +68,8 @@ pub struct Store {
 struct Running {
     cleaner: Worker,
     file_maker: Worker,
+    /// `None` without a buffer pool.
+    committer: Option<Worker>,
     flusher: Worker,
     dispatcher: Worker,
     checkpointer: Worker,
@@ -109,6 +113,7 @@ impl Store {
         for dir in [&log_dir, queues.root()] {
             make_dir(&files, dir).await.map_err(StoreError::io("create", dir))?;
         }
+        let pool = BufferPool::new(&host, &config).await?;
         let recovery = Recovery {
             host: &host,
             files: &files,
@@ -123,7 +128,7 @@ impl Store {
         let is_continued = state.is_continued;
         let (index, writer) = open_index(&host, &config, &state, found.known).await?.unzip();
         abort.create().await?;
-        let parts = Parts::new(host, config, log_dir, (queues, index), state);
+        let parts = Parts::new(host, config, log_dir, pool, (queues, index), state);
         let checkpointer = parts.checkpointer(&checkpoint_path, found.base).await?;
         parts.disk.look();
         // A new store has its first file from the start. If it cannot be made, the file maker goes on trying.
@@ -131,7 +136,8 @@ impl Store {
             warn!(error = &error as &dyn std::error::Error, "the first log file cannot be made");
         }
         let running = parts.start(checkpointer, writer, lock);
-        let Parts { host, config, log, queues, index, gate, group, disk, dispatch, ended_clean, bound, .. } = parts;
+        let Parts { host, config, log, queues, index, gate, group, disk, dispatch, commit, ended_clean, bound, .. } =
+            parts;
         Ok(Store {
             host,
             config,
@@ -142,6 +148,7 @@ impl Store {
             bound,
             group,
             dispatch,
+            commit,
             disk,
             abort,
             is_continued,
@@ -152,7 +159,8 @@ impl Store {
 
     // ---- writing ----
 
-    /// Appends one message; when this returns it is in the page cache and has its offsets. Does not block.
+    /// Appends one message; when this returns it has its offsets, and is in the page cache, or with a buffer pool in
+    /// memory. Does not block.
     ///
     /// # Errors
     /// See [`PutError`]. [`PutError::FileNotReady`] is rare and passes: then use
@@ -231,7 +239,7 @@ impl Store {
     /// Brings everything appended so far to disk now, whatever the flush settings, and returns when it is there, at
     /// most `syncFlushTimeout` later. Offsets that are made durable afterwards cannot lead the log (SF14).
     pub async fn flush(&self) -> Flushed {
-        self.group.demand(self.log.written()).await
+        self.group.demand(self.log.appended()).await
     }
 
     fn check_writable(&self) -> Result<(), WriteBlock> {
@@ -266,6 +274,7 @@ impl Store {
 
     fn appended(&self, end: PhyOffset) {
         host::point!("store.appended", end.0);
+        self.commit.notify_one();
         self.group.wake.notify_one();
         if self.bound == Bound::Written {
             self.dispatch.notify_one();
@@ -341,6 +350,9 @@ impl Store {
         self.log.close();
         running.cleaner.stop().await;
         running.file_maker.stop().await;
+        if let Some(committer) = running.committer {
+            committer.stop().await;
+        }
         running.flusher.stop().await;
         running.dispatcher.stop().await;
         running.checkpointer.stop().await;
@@ -373,6 +385,7 @@ struct Parts {
     group: Arc<GroupCommit>,
     disk: Arc<DiskWatch>,
     dispatch: Arc<Notify>,
+    commit: Arc<Notify>,
     ended_clean: Arc<AtomicBool>,
     bound: Bound,
 }
@@ -382,11 +395,12 @@ impl Parts {
         host: Host,
         config: StoreConfig,
         log_dir: PathBuf,
+        pool: Option<Arc<BufferPool>>,
         (queues, index): (Arc<ConsumeQueues>, Option<Arc<Index>>),
         state: LogState,
     ) -> Parts {
         let flushed = Arc::new(FlushedMark::new(state.end, state.last_store_ms));
-        let log = Arc::new(CommitLog::new(&host, log_dir.clone(), &config, state));
+        let log = Arc::new(CommitLog::new(&host, log_dir.clone(), &config, pool, state));
         let gate = Arc::new(Gate::default());
         let group = Arc::new(GroupCommit::new(&host, Arc::clone(&log), Arc::clone(&gate), &config));
         let disk = Arc::new(DiskWatch::new(host.files(), log_dir, Arc::clone(&gate), &config));
@@ -404,6 +418,7 @@ impl Parts {
             group,
             disk,
             dispatch: Arc::default(),
+            commit: Arc::default(),
             ended_clean: Arc::default(),
             bound: if hides_unflushed { Bound::Flushed } else { Bound::Written },
         }
@@ -450,6 +465,10 @@ impl Parts {
             file_maker: Worker::start(host, "store-file-maker", |stop| {
                 make_files(host.clone(), Arc::clone(&self.log), Arc::clone(&self.disk), stop)
             }),
+            committer: self.log.free_buffers().map(|_| {
+                let committer = self.committer();
+                Worker::start(host, "store-committer", |stop| committer.run(stop))
+            }),
             flusher: match self.config.flush_disk_type {
                 FlushDiskType::Sync => Worker::start(host, "store-flusher", |stop| flusher.run_sync(stop)),
                 FlushDiskType::Async => Worker::start(host, "store-flusher", |stop| flusher.run_async(stop, pace)),
@@ -457,6 +476,22 @@ impl Parts {
             dispatcher: Worker::start(host, "store-dispatcher", |stop| dispatcher.run(stop)),
             checkpointer: Worker::start(host, "store-checkpointer", |stop| checkpointer.run(stop)),
             lock,
+        }
+    }
+
+    fn committer(&self) -> Committer {
+        Committer {
+            host: self.host.clone(),
+            log: Arc::clone(&self.log),
+            wake: Arc::clone(&self.commit),
+            group: Arc::clone(&self.group),
+            dispatch: Arc::clone(&self.dispatch),
+            pace: CommitPace {
+                interval: self.config.commit_interval,
+                least_pages: self.config.commit_least_pages,
+                thorough_interval: self.config.commit_thorough_interval,
+                on_put: self.config.commit_on_put,
+            },
         }
     }
 

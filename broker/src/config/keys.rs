@@ -92,6 +92,19 @@ static SUPPORTED: &[Key<BrokerConfig>] = &[
         },
     },
     Key { name: "mappedFileSizeCommitLog", field: Size(|c| &mut c.store.commit_log_file_bytes, 4096..=FILE_MAX_BYTES) },
+    Key { name: "transientStorePoolEnable", field: Flag(|c| &mut c.store.pool_enabled) },
+    Key { name: "transientStorePoolSize", field: Count(|c| &mut c.store.pool_buffers, 1..=65_536) },
+    Key { name: "fastFailIfNoBufferInStorePool", field: Flag(|c| &mut c.store.pool_fails_fast) },
+    Key { name: "commitIntervalCommitLog", field: Time(|c| &mut c.store.commit_interval, Millis) },
+    Key {
+        name: "commitCommitLogLeastPages",
+        field: Other {
+            read: |c, text| read_number(text).map(|pages| c.store.commit_least_pages = pages),
+            show: |c| c.store.commit_least_pages.to_string(),
+        },
+    },
+    Key { name: "commitCommitLogThoroughInterval", field: Time(|c| &mut c.store.commit_thorough_interval, Millis) },
+    Key { name: "wakeCommitWhenPutMessage", field: Flag(|c| &mut c.store.commit_on_put) },
     Key { name: "warmMapedFileEnable", field: Flag(|c| &mut c.store.warm_files) },
     Key {
         name: "flushLeastPagesWhenWarmMapedFile",
@@ -361,15 +374,6 @@ mod tests {
             "b.conf:2: inSyncReplicas = `2`: this version does not replicate"
         );
         assert_eq!(read("brokerRole=SYNC_MASTER").in_sync_replicas, 1);
-    }
-
-    /// The reference acknowledges messages that are in a buffer of the process only.
-    #[test]
-    fn w25_there_is_no_buffer_in_front_of_the_page_cache() {
-        let text = "transientStorePoolEnable=true\ntransientStorePoolSize=5";
-        let (_, idle) = BrokerConfig::read(read_properties(text, "b.conf").unwrap()).unwrap();
-        let idle: Vec<String> = idle.iter().map(|one| one.to_string()).collect();
-        assert!(idle[0].contains("transientStorePoolEnable") && idle[1].contains("transientStorePoolSize"), "{idle:?}");
     }
 
     fn assert_says(error: &str, part: &str) {

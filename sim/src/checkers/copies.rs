@@ -1,11 +1,12 @@
 //! What may be lost: the copies argument (`spec/simulation.md` 7.1).
 //!
 //! A broker that flushes before it acknowledges promises a durable copy; one that does not promises a copy in its page
-//! cache, which turns durable when the node flushes past the message. A power loss destroys cache copies that had not
+//! cache, which turns durable when the node flushes past the message; one with a buffer pool promises a copy in memory,
+//! which is in the page cache when the node has written it there. A power loss destroys cache copies that had not
 //! turned durable, and so does a flush of the log that fails; a disk that spoils a page, writes it elsewhere or lies
 //! about a flush destroys durable ones, and whatever recovery cannot reach behind them; another disk destroys all, and a
-//! backup that is put back what it does not hold, if the claim says that this is survived; a kill destroys nothing, and
-//! the deletion of a log file destroys what was in it.
+//! backup that is put back what it does not hold, if the claim says that this is survived; a kill destroys copies that are
+//! in memory only, and the deletion of a log file destroys what was in it.
 
 use std::collections::BTreeMap;
 
@@ -36,6 +37,8 @@ pub(crate) struct Logs {
 #[derive(Default)]
 struct Log {
     flushes_before_ack: bool,
+    /// A buffer pool: what it acknowledges is in memory only for a while.
+    acks_from_memory: bool,
     /// Nobody is shown what is only in its cache.
     hides_unflushed: bool,
     file_bytes: u64,
@@ -43,6 +46,10 @@ struct Log {
     lives: Vec<Life>,
     /// Power losses and failed flushes of the log: record, and up to where the log was durable then.
     cache_losses: Vec<(usize, u64)>,
+    /// Ends of processes that had a buffer pool: record, and up to where the log was in the page cache then.
+    memory_losses: Vec<(usize, u64)>,
+    /// Up to where the log is known to be in the page cache, of one with a buffer pool.
+    committed: u64,
     /// Whether a backup that is put back may take messages with it.
     may_be_restored: bool,
     /// Other disks, and the same disk as it was at another time: records, with what is in the log since then.
@@ -111,6 +118,7 @@ impl Logs {
                 let Some(node) = history.nodes.get_index_of(&format!("{}/{replica}", group.name)) else { continue };
                 let log = Log {
                     flushes_before_ack: scenario.flushes_before_ack(&group.name),
+                    acks_from_memory: scenario.acks_from_memory(&group.name),
                     hides_unflushed: scenario.hides_unflushed(&group.name),
                     file_bytes: group.log_file_bytes(),
                     may_be_restored: scenario.claim.iter().any(|claim| claim.kind == "restore-backup"),
@@ -165,6 +173,12 @@ impl Logs {
             recoveries.any(|(at, _)| log.holes_before(*at).next().is_some())
         };
         lost_a_cache || found_a_hole() || log.exchanged_between(from, to).is_some()
+    }
+
+    /// The same, or something that only its producer knows of.
+    pub fn acks_cut_back_between(&self, node: NodeRef, from: usize, to: usize) -> bool {
+        let kills = self.nodes.get(&node).into_iter().flat_map(|log| &log.memory_losses);
+        kills.map(|(at, _)| *at).any(|at| (from..to).contains(&at)) || self.cut_back_between(node, from, to)
     }
 
     /// How many brokers have logs.
@@ -249,12 +263,18 @@ impl Log {
                 self.durable = self.durable.max(*durable);
                 self.told = self.told.max(*durable);
             }
+            Event::Point("store.committed", end) => {
+                self.committed = self.committed.max(u64::try_from(*end).unwrap_or(0));
+            }
+            Event::NodeDown(how, _) if self.acks_from_memory && *how != Down::PowerLoss => {
+                self.memory_losses.push((index, self.committed));
+            }
             Event::NodeDown(Down::PowerLoss, _) => self.cache_losses.push((index, self.durable)),
             event if event.fails_log_flush() => self.cache_losses.push((index, self.durable)),
             Event::Recover(end) => {
                 self.recoveries.push((index, *end));
                 self.durable = self.durable.min(*end);
-                self.told = *end;
+                (self.told, self.committed) = (*end, *end);
                 if let Some(life) = self.lives.last_mut() {
                     life.start = *end;
                 }
@@ -302,8 +322,9 @@ impl Log {
     }
 
     fn copy_lost_after(&self, index: usize) -> Option<(usize, &'static str)> {
-        let crashes = self.cache_losses.iter().filter(|_| !self.flushes_before_ack).map(|(at, _)| *at);
-        let crash = crashes.filter(|at| *at > index).map(|at| (at, "its retry was only promised to caches")).min();
+        let crashes = self.cache_losses.iter().filter(|_| !self.flushes_before_ack).chain(&self.memory_losses);
+        let crashes = crashes.map(|(at, _)| *at).filter(|at| *at > index);
+        let crash = crashes.map(|at| (at, "its retry was only promised to memory and caches")).min();
         let end = self.end_at(index);
         let files = self.deletions.iter().filter(|(at, start)| *at > index && start + self.file_bytes > end);
         let deletion = files.map(|(at, _)| (*at, "the log file of its retry was deleted to free the disk")).min();
@@ -337,8 +358,9 @@ impl Log {
             if let Some(hole) = self.holes_before(*recovery).find(|hole| hole.from < end) {
                 return Fate::LegallyLost([hole.record, *recovery]);
             }
-            let mut losses = self.cache_losses.iter().filter(|(index, _)| (born..*recovery).contains(index));
-            let died = losses.clone().find(|(_, durable)| *durable <= phy).filter(|_| !self.flushes_before_ack);
+            let losses = self.cache_losses.iter().chain(&self.memory_losses);
+            let mut losses = losses.filter(|(index, _)| (born..*recovery).contains(index));
+            let died = losses.clone().find(|(_, kept)| *kept <= phy).filter(|_| !self.flushes_before_ack);
             return match died {
                 Some((crash, _)) => Fate::LegallyLost([*crash, *recovery]),
                 None => Fate::Lost([born, *recovery].into_iter().chain(losses.next().map(|(at, _)| *at)).collect()),

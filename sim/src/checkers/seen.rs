@@ -113,7 +113,7 @@ pub(super) fn two_at_offset(facts: &Facts<'_>, logs: &Logs, history: &History) -
             // its broker is dead.
             let span = (first.invoke.min(second.invoke), first.at.max(second.at));
             let node = logs.node_of(*queue, history);
-            if node.is_none_or(|node| !logs.cut_back_between(node, span.0, span.1)) {
+            if node.is_none_or(|node| !logs.acks_cut_back_between(node, span.0, span.1)) {
                 let what = format!("{} offset {offset} is {one} and {other}", history.queue(*queue));
                 report.violation(what, vec![first.at, second.at]);
             }

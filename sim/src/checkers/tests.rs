@@ -294,6 +294,27 @@ fn a_kill_destroys_nothing() {
 }
 
 #[test]
+fn with_a_buffer_pool_a_kill_destroys_what_was_not_written_to_the_log() {
+    let story = || {
+        let story = Story::of("ASYNC_FLUSH\", transientStorePoolEnable = \"true");
+        story.send(0, 0).send(1, 1);
+        story
+    };
+    let written = |story: &Story, up_to: i64| {
+        story.event("broker-a/0", |_| Event::Point("store.committed", up_to * 100));
+    };
+    let taken = story();
+    written(&taken, 1);
+    taken.down("broker-a/0", Down::Kill).recover(1).consume(0, 0);
+    assert!(taken.found().is_empty(), "{:?}", taken.found());
+    assert_eq!(taken.findings().legally_lost.keys().collect::<Vec<_>>(), [&("billing".to_owned(), message(1))]);
+    let kept = story();
+    written(&kept, 2);
+    kept.down("broker-a/0", Down::Kill).recover(1).consume(0, 0);
+    assert_eq!(kept.found(), [("lost", 1)]);
+}
+
+#[test]
 fn what_stands_where_a_lost_message_stood_is_not_lost_with_it() {
     let story = Story::of("ASYNC_FLUSH");
     story.send(0, 0).down("broker-a/0", Down::PowerLoss).recover(0).send(1, 0).consume(1, 0);

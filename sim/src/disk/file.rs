@@ -296,16 +296,9 @@ impl RawMapping for SimMapping {
         Box::pin(async { Ok(()) })
     }
 
-    /// Memory is never short here, so a lock is nothing but what may fail.
     fn lock(&self) -> BoxFuture<io::Result<()>> {
-        let refused = self.handle.in_memory(|state| {
-            let refused = state.faults.hit(DiskError::Lock, &self.path);
-            if refused { Err(errno::error(errno::NO_MEMORY)) } else { Ok(()) }
-        });
-        if refused.as_ref().is_err_and(|error| error.raw_os_error() == Some(errno::NO_MEMORY)) {
-            self.handle.env().failed(DiskError::Lock, &self.path, None);
-        }
-        Box::pin(async { refused })
+        let locked = self.handle.lock_pages(&self.path);
+        Box::pin(async { locked })
     }
 
     fn unlock(&self) -> io::Result<()> {

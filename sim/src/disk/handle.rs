@@ -197,7 +197,23 @@ impl DiskHandle {
         })
     }
 
+    /// Memory of the process that is locked: refused by what refuses locks of files anywhere.
+    pub fn lock_memory(&self) -> BoxFuture<io::Result<()>> {
+        let locked = self.lock_pages(Path::new("/memory"));
+        Box::pin(async { locked })
+    }
+
     // ---- for files and mappings ----
+
+    /// Memory is never short here, so a lock is nothing but what faults may refuse.
+    pub(super) fn lock_pages(&self, path: &Path) -> io::Result<()> {
+        let is_refused = self.in_memory(|state| Ok(state.faults.hit(DiskError::Lock, path)))?;
+        if is_refused {
+            self.surroundings.failed(DiskError::Lock, path, None);
+            return Err(errno::error(errno::NO_MEMORY));
+        }
+        Ok(())
+    }
 
     /// Runs `call` on the state, unless this life has ended or the device is gone.
     pub(super) fn with<T>(&self, call: impl FnOnce(&mut State) -> io::Result<T>) -> io::Result<T> {
