@@ -25,7 +25,6 @@ use crate::{
     clients::Clients,
     config::{BrokerConfig, Refusal},
     delayed::DelayedMessages,
-    figures::Figures,
     groups::{self, Groups},
     identity::Identity,
     log_epochs::LogEpochs,
@@ -292,7 +291,7 @@ impl Parts {
     ) -> Parts {
         let Tables { store, topics, groups, offsets, .. } = tables;
         let clients: Arc<Clients<Peer>> = Arc::default();
-        let (locks, figures): (Arc<QueueLocks>, Arc<Figures>) = Default::default();
+        let locks: Arc<QueueLocks> = Arc::default();
         let sessions = Arc::new(Sessions {
             host: host.clone(),
             config: Arc::clone(config),
@@ -303,7 +302,7 @@ impl Parts {
         });
         let router = Router {
             store: Arc::clone(store),
-            sends: Arc::new(sends(host, config, tables, identity, locks, &figures)),
+            sends: Arc::new(sends(host, config, tables, identity, locks)),
             send_backs: Arc::new(SendBacks {
                 host: host.clone(),
                 config: Arc::clone(config),
@@ -322,7 +321,6 @@ impl Parts {
                 offsets: Arc::clone(offsets),
                 epochs: Arc::clone(epochs),
                 clients: Arc::clone(&clients),
-                figures: Arc::clone(&figures),
             }),
             lookups: Lookups {
                 host: host.clone(),
@@ -340,7 +338,7 @@ impl Parts {
                 groups: Arc::clone(groups),
                 offsets: Arc::clone(offsets),
             },
-            reports: reports(host, config, tables, clients, figures),
+            reports: reports(host, config, tables, clients),
         };
         Parts { router, sessions }
     }
@@ -352,7 +350,6 @@ fn sends(
     tables: &Tables,
     identity: &Arc<Identity>,
     locks: Arc<QueueLocks>,
-    figures: &Arc<Figures>,
 ) -> Sends {
     Sends {
         host: host.clone(),
@@ -361,7 +358,6 @@ fn sends(
         topics: Arc::clone(&tables.topics),
         groups: Arc::clone(&tables.groups),
         locks,
-        figures: Arc::clone(figures),
         properties: BrokerProperties::new(&config.region, config.trace_on, &config.cluster),
         marks: SendFailureResponseHeader { msg_region: Some(config.region.clone()), trace_on: Some(config.trace_on) },
         identity: Arc::clone(identity),
@@ -370,13 +366,7 @@ fn sends(
     }
 }
 
-fn reports(
-    host: &Host,
-    config: &Arc<BrokerConfig>,
-    tables: &Tables,
-    clients: Arc<Clients<Peer>>,
-    figures: Arc<Figures>,
-) -> Reports {
+fn reports(host: &Host, config: &Arc<BrokerConfig>, tables: &Tables, clients: Arc<Clients<Peer>>) -> Reports {
     Reports {
         host: host.clone(),
         config: Arc::clone(config),
@@ -386,7 +376,6 @@ fn reports(
         offsets: Arc::clone(&tables.offsets),
         clients,
         delayed: Arc::clone(&tables.delayed),
-        figures,
         started: host.now(),
         started_ms: host.wall_ms(),
     }

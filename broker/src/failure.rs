@@ -10,7 +10,7 @@ pub(crate) fn put(error: &PutError) -> Response {
     let code = match error {
         PutError::Blocked(WriteBlock::Stopped | WriteBlock::DiskFull { .. }) => ResponseCode::SERVICE_NOT_AVAILABLE,
         PutError::Blocked(WriteBlock::QueuesFailing | WriteBlock::Fenced) => ResponseCode::SERVICE_NOT_AVAILABLE,
-        PutError::FileNotReady | PutError::NoBuffer => ResponseCode::SYSTEM_BUSY,
+        PutError::FileNotReady | PutError::NoBuffer | PutError::PageCacheBusy { .. } => ResponseCode::SYSTEM_BUSY,
         PutError::Illegal { .. } | PutError::PropertiesTooLong { .. } => ResponseCode::MESSAGE_ILLEGAL,
         // The next log file cannot be made, or something that later versions of the store add.
         PutError::CreateFile | _ => ResponseCode::SYSTEM_ERROR,

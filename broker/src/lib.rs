@@ -17,7 +17,6 @@ mod clients;
 mod config;
 mod delayed;
 mod failure;
-mod figures;
 mod groups;
 mod identity;
 mod log_epochs;

@@ -13,7 +13,6 @@ use store::{GetRequest, GetResult, GetStatus, MessageFilter, Store};
 use crate::{
     clients::Clients,
     config::BrokerConfig,
-    figures::Figures,
     groups::Groups,
     log_epochs::LogEpochs,
     offsets::{ConsumerOffsets, GroupQueue},
@@ -49,7 +48,6 @@ pub(crate) struct Pulls<P> {
     pub(crate) offsets: Arc<ConsumerOffsets>,
     pub(crate) epochs: Arc<LogEpochs>,
     pub(crate) clients: Arc<Clients<P>>,
-    pub(crate) figures: Arc<Figures>,
 }
 
 /// A pull that was checked.
@@ -165,7 +163,7 @@ impl<P: Clone + Send + Sync + 'static> Pulls<P> {
         if code == ResponseCode::PULL_OFFSET_MOVED {
             host::point!("broker.offset-moved", result.next.0);
         }
-        self.figures.got(result.count);
+        self.store.count_get(result.count);
         let header = self.header(plan, result.next, result.min, result.max);
         Response::success().with_code(code).with_remark(status).with_header(&header).with_body(result.records)
     }

@@ -12,13 +12,12 @@ use remoting::{
         OffsetWrapper, ProducerConnection, TopicOffset, TopicStatsTable,
     },
 };
-use store::Store;
+use store::{Figures, Rates, Store};
 
 use crate::{
     clients::{Client, Clients},
     config::BrokerConfig,
     delayed::DelayedMessages,
-    figures::Figures,
     groups::Groups,
     offsets::{ConsumerOffsets, GroupQueue},
     pull::wire,
@@ -35,7 +34,6 @@ pub(crate) struct Reports {
     pub(crate) offsets: Arc<ConsumerOffsets>,
     pub(crate) clients: Arc<Clients<Peer>>,
     pub(crate) delayed: Arc<DelayedMessages>,
-    pub(crate) figures: Arc<Figures>,
     pub(crate) started: Mono,
     pub(crate) started_ms: i64,
 }
@@ -178,41 +176,28 @@ impl Reports {
 
     /// Figures by the names that tools look for. Source: `spec/protocol.md` 12.3.
     pub(crate) fn runtime(&self) -> Response {
-        let counted = self.figures.read();
-        let seconds = self.host.now().since(self.started).as_secs().max(1);
-        let per_second = |count: u64| {
-            let rate = format!("{}.{:02}", count / seconds, (count % seconds) * 100 / seconds);
-            format!("{rate} {rate} {rate}")
-        };
         let disk = self.store.disk_use().map_or_else(
             |_| "-1".to_owned(),
             |disk| format!("{}.{:02}", disk.used_percent / 100, disk.used_percent % 100),
         );
-        let first_ms = self.started_ms.to_string();
         let mut table: BTreeMap<String, String> = [
             ("brokerVersionDesc", "V5_3_3".to_owned()),
             ("brokerVersion", remoting::Version::CURRENT.0.to_string()),
             ("brokerActive", "true".to_owned()),
-            ("bootTimestamp", first_ms),
-            ("runtime", format!("{seconds} seconds")),
+            ("bootTimestamp", self.started_ms.to_string()),
+            ("runtime", run_time(self.host.now().since(self.started).as_secs())),
             ("startAcceptSendRequestTimeStamp", self.config.accept_sends_from_ms.to_string()),
-            ("putTps", per_second(counted.puts)),
-            ("getFoundTps", per_second(counted.gets_found)),
-            ("getMissTps", per_second(counted.gets_missed)),
-            ("getTotalTps", per_second(counted.gets_found + counted.gets_missed)),
-            ("getTransferredTps", per_second(counted.messages_out)),
-            ("putMessageTimesTotal", counted.puts.to_string()),
-            ("putMessageFailedTimes", counted.puts_failed.to_string()),
-            ("msgPutTotalTodayNow", counted.puts.to_string()),
-            ("msgGetTotalTodayNow", counted.messages_out.to_string()),
             ("commitLogMinOffset", self.store.min_phy().to_string()),
             ("commitLogMaxOffset", self.store.max_phy().to_string()),
+            ("remainHowManyDataToCommit", format!("{} B", self.store.uncommitted_bytes())),
             ("remainHowManyDataToFlush", format!("{} B", self.store.max_phy().0 - self.store.flushed_phy().0)),
             ("dispatchBehindBytes", self.store.dispatch_behind_bytes().to_string()),
             ("commitLogDiskRatio", disk.clone()),
             ("consumeQueueDiskRatio", disk),
         ]
         .into_iter()
+        .chain(counted(&self.store.figures()))
+        .chain(self.store.free_buffers().map(|free| ("remainTransientStoreBufferNumbs", free.to_string())))
         .map(|(name, value)| (name.to_owned(), value))
         .collect();
         // Queues of requests do not exist here, nor does what stands for yesterday; tools want a number.
@@ -236,15 +221,66 @@ impl Reports {
     }
 }
 
+/// What the buckets of times of puts are called.
+const PUT_TIMES: [&str; 13] = [
+    "<=0ms",
+    "0~10ms",
+    "10~50ms",
+    "50~100ms",
+    "100~200ms",
+    "200~500ms",
+    "500ms~1s",
+    "1~2s",
+    "2~3s",
+    "3~4s",
+    "4~5s",
+    "5~10s",
+    "10s~",
+];
+
+/// What the store has counted, by the names and in the forms of the reference.
+fn counted(figures: &Figures) -> impl Iterator<Item = (&'static str, String)> {
+    let counters = figures.counters;
+    let rates = |rates: &Rates| rates.map(|rate| format!("{rate:.2}")).join(" ");
+    let total: Rates = std::array::from_fn(|at| figures.found_rates[at] + figures.missed_rates[at]);
+    let times = PUT_TIMES.iter().zip(figures.put_times);
+    let times: String = times.map(|(name, count)| format!("[{name}]:{count} ")).collect();
+    [
+        ("putMessageTimesTotal", counters.puts.to_string()),
+        ("putMessageFailedTimes", counters.puts_failed.to_string()),
+        ("putMessageSizeTotal", counters.put_bytes.to_string()),
+        ("putMessageAverageSize", (counters.put_bytes as f64 / counters.puts.max(1) as f64).to_string()),
+        ("putMessageDistributeTime", times),
+        ("putMessageEntireTimeMax", figures.put_max.as_millis().to_string()),
+        ("getMessageEntireTimeMax", figures.get_max.as_millis().to_string()),
+        ("putLatency99", format!("{:.2}", figures.put_p99_ms)),
+        ("putLatency999", format!("{:.2}", figures.put_p999_ms)),
+        ("putTps", rates(&figures.put_rates)),
+        ("getFoundTps", rates(&figures.found_rates)),
+        ("getMissTps", rates(&figures.missed_rates)),
+        ("getTotalTps", rates(&total)),
+        ("getTransferredTps", rates(&figures.out_rates)),
+        ("msgPutTotalTodayNow", counters.puts.to_string()),
+        ("msgGetTotalTodayNow", counters.messages_out.to_string()),
+        ("pageCacheLockTimeMills", figures.append_lock.as_millis().to_string()),
+    ]
+    .into_iter()
+}
+
+/// How long the broker has been running.
+fn run_time(seconds: u64) -> String {
+    let (minutes, hours) = (seconds / 60, seconds / 3600);
+    format!("[ {} days, {} hours, {} minutes, {} seconds ]", hours / 24, hours % 24, minutes % 60, seconds % 60)
+}
+
 /// Figures of the reference that are always nothing here.
-const NOTHING: [&str; 18] = [
+const NOTHING: [&str; 17] = [
     "sendThreadPoolQueueSize",
     "pullThreadPoolQueueSize",
     "ackThreadPoolQueueSize",
     "sendThreadPoolQueueHeadWaitTimeMills",
     "pullThreadPoolQueueHeadWaitTimeMills",
     "ackThreadPoolQueueHeadWaitTimeMills",
-    "pageCacheLockTimeMills",
     "earliestMessageTimeStamp",
     "timerReadBehind",
     "timerOffsetBehind",
@@ -255,7 +291,7 @@ const NOTHING: [&str; 18] = [
     "msgPutTotalTodayMorning",
     "msgGetTotalYesterdayMorning",
     "msgGetTotalTodayMorning",
-    "remainHowManyDataToCommit",
+    "dispatchMaxBuffer",
 ];
 
 fn connection(client: &Client<Peer>) -> Connection {
@@ -269,4 +305,48 @@ fn connection(client: &Client<Peer>) -> Connection {
 
 fn no_topic(topic: &str) -> Response {
     Response::failure(ResponseCode::TOPIC_NOT_EXIST, format!("No topic in this broker. topic: {topic}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use store::{Counters, Figures};
+
+    use super::{counted, run_time};
+
+    #[test]
+    fn figures_have_the_names_and_forms_of_the_reference() {
+        let figures = Figures {
+            counters: Counters {
+                puts: 4,
+                put_bytes: 1_001,
+                puts_failed: 2,
+                gets_found: 3,
+                gets_missed: 5,
+                messages_out: 6,
+            },
+            put_rates: [12.5, 3.0, 0.25],
+            found_rates: [1.0, 0.5, 0.25],
+            missed_rates: [0.0, 0.25, 0.25],
+            out_rates: [2.0; 3],
+            put_max: Duration::from_millis(1_234),
+            get_max: Duration::from_micros(900),
+            put_times: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13],
+            put_p99_ms: 17.456,
+            put_p999_ms: 20.0,
+            append_lock: Duration::from_millis(8),
+        };
+        let text: String = counted(&figures).map(|(name, value)| format!("{name}={value}\n")).collect();
+        let expected = "\
+            putMessageTimesTotal=4\nputMessageFailedTimes=2\nputMessageSizeTotal=1001\nputMessageAverageSize=250.25\n\
+            putMessageDistributeTime=[<=0ms]:1 [0~10ms]:2 [10~50ms]:3 [50~100ms]:4 [100~200ms]:5 [200~500ms]:6 \
+            [500ms~1s]:7 [1~2s]:8 [2~3s]:9 [3~4s]:10 [4~5s]:11 [5~10s]:12 [10s~]:13 \n\
+            putMessageEntireTimeMax=1234\ngetMessageEntireTimeMax=0\nputLatency99=17.46\nputLatency999=20.00\n\
+            putTps=12.50 3.00 0.25\ngetFoundTps=1.00 0.50 0.25\ngetMissTps=0.00 0.25 0.25\n\
+            getTotalTps=1.00 0.75 0.50\ngetTransferredTps=2.00 2.00 2.00\n\
+            msgPutTotalTodayNow=4\nmsgGetTotalTodayNow=6\npageCacheLockTimeMills=8\n";
+        assert_eq!(text, expected);
+        assert_eq!(run_time(93_784), "[ 1 days, 2 hours, 3 minutes, 4 seconds ]");
+    }
 }

@@ -20,7 +20,6 @@ use store::{Put, PutError, Store};
 use crate::{
     config::BrokerConfig,
     failure,
-    figures::Figures,
     groups::Groups,
     identity::Identity,
     queue_locks::QueueLocks,
@@ -54,7 +53,6 @@ pub(crate) struct Sends {
     pub(crate) topics: Arc<Topics>,
     pub(crate) groups: Arc<Groups>,
     pub(crate) locks: Arc<QueueLocks>,
-    pub(crate) figures: Arc<Figures>,
     pub(crate) properties: BrokerProperties,
     /// What every answer says of this broker.
     pub(crate) marks: SendFailureResponseHeader,
@@ -181,7 +179,6 @@ impl Sends {
     }
 
     fn success(&self, ready: Ready, put: Put) -> Response {
-        self.figures.put(1);
         if host::mutant!("refuse-after-store") && put.queue_offset.0 % 16 == 15 {
             return self.refuse(Response::failure(ResponseCode::MESSAGE_ILLEGAL, "the message is too long"));
         }
@@ -270,7 +267,6 @@ impl Sends {
     }
 
     fn batch_success(&self, queue: u32, puts: &[Put]) -> Response {
-        self.figures.put(puts.len());
         let ids: Vec<String> = puts
             .iter()
             .map(|put| OffsetMessageId { store_host: self.identity.address(), phy: put.phy }.to_string())
@@ -465,7 +461,6 @@ impl Sends {
 
     /// Region and trace switch stand in failures too.
     fn refuse(&self, refused: Response) -> Response {
-        self.figures.put_failed();
         refused.with_header(&self.marks)
     }
 }

@@ -12,6 +12,7 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError, RwLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -48,6 +49,8 @@ pub(crate) struct CommitLog {
     written: AtomicU64,
     /// Everything below is on disk.
     flushed: AtomicU64,
+    /// When the append that is under way began, in nanoseconds since boot; 0 if none is.
+    append_begun: AtomicU64,
     /// A deletion may not be durable, and nobody can tell.
     names_unknown: AtomicBool,
     /// Someone waits for the next file to be made.
@@ -139,6 +142,7 @@ impl CommitLog {
                 locked: VecDeque::new(),
                 closed: false,
             }),
+            append_begun: AtomicU64::new(0),
             names_unknown: AtomicBool::new(false),
             file_wanted: Notify::new(),
             file_decided: Notify::new(),
@@ -163,6 +167,7 @@ impl CommitLog {
         if tail.closed {
             return Err(WriteBlock::Stopped.into());
         }
+        let _timed = Timed::begin(self);
         let active = tail.file_for(self, total)?;
         let store_ms = self.host.wall_ms().max(1); // Recovery takes a time of 0 for damage, whatever the clock says.
         for entry in entries {
@@ -275,6 +280,14 @@ impl CommitLog {
     /// End of what was written.
     pub(crate) fn written(&self) -> u64 {
         self.written.load(Ordering::Acquire)
+    }
+
+    /// For how long an append has been under way; zero if none is.
+    pub(crate) fn append_lock(&self) -> Duration {
+        match self.append_begun.load(Ordering::Acquire) {
+            0 => Duration::ZERO,
+            begun => self.host.now().since(Mono::from_nanos(begun)),
+        }
     }
 
     /// End of what was appended.
@@ -428,6 +441,22 @@ impl CommitLog {
 
     fn lock_tail(&self) -> MutexGuard<'_, Tail> {
         self.tail.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Says that an append is under way, as long as it lives.
+struct Timed<'a>(&'a AtomicU64);
+
+impl Timed<'_> {
+    fn begin(log: &CommitLog) -> Timed<'_> {
+        log.append_begun.store(log.host.now().as_nanos().max(1), Ordering::Release);
+        Timed(&log.append_begun)
+    }
+}
+
+impl Drop for Timed<'_> {
+    fn drop(&mut self) {
+        self.0.store(0, Ordering::Release);
     }
 }
 

@@ -64,6 +64,9 @@ pub struct StoreConfig {
     pub flush_disk_type: FlushDiskType,
     /// How long a sender waits for the disk under [`FlushDiskType::Sync`] (`syncFlushTimeout`, ms); default 5 s.
     pub sync_flush_timeout: Duration,
+    /// When an append has waited for the machine this long, others are refused (`osPageCacheBusyTimeOutMills`, ms);
+    /// default 1 s.
+    pub page_cache_busy_timeout: Duration,
     /// Pause between two background flushes (`flushIntervalCommitLog`, ms); default 500 ms.
     pub flush_interval: Duration,
     /// Dirty pages of 4 KiB below which a background flush waits (`flushCommitLogLeastPages`); default 4.
@@ -163,6 +166,7 @@ impl StoreConfig {
             query_max_count: 64,
             flush_disk_type: FlushDiskType::Async,
             sync_flush_timeout: Duration::from_secs(5),
+            page_cache_busy_timeout: Duration::from_secs(1),
             flush_interval: Duration::from_millis(500),
             flush_least_pages: 4,
             flush_thorough_interval: Duration::from_secs(10),

@@ -144,6 +144,12 @@ pub enum PutError {
     /// All buffers are in use and wait to be written (`SYSTEM_BUSY`); ends by itself.
     #[error("no buffer is free for the next log file")]
     NoBuffer,
+    /// Another append has been waiting for the machine for too long (`OS_PAGE_CACHE_BUSY`); ends by itself.
+    #[error("another message has been waiting for {} ms for the page cache", .waited.as_millis())]
+    PageCacheBusy {
+        /// For how long.
+        waited: std::time::Duration,
+    },
     /// The message cannot be stored by anyone (`MESSAGE_ILLEGAL`).
     #[error("the message is illegal: {reason}")]
     Illegal {

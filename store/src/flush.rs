@@ -16,6 +16,7 @@ use tracing::{error, warn};
 
 use crate::{
     Durability, FlushDiskType, Flushed, StoreConfig, checkpoint::FlushedMark, commit_log::CommitLog, gate::Gate,
+    stats::Stats,
 };
 
 /// Page by which dirty bytes are counted.
@@ -29,6 +30,7 @@ pub(crate) struct GroupCommit {
     host: Host,
     log: Arc<CommitLog>,
     gate: Arc<Gate>,
+    stats: Arc<Stats>,
     mode: FlushDiskType,
     timeout: Duration,
     /// Leaf lock.
@@ -41,16 +43,25 @@ pub(crate) struct GroupCommit {
 
 struct Waiter {
     end: u64,
+    /// When a message began to wait; `None` for whoever else asks.
+    since: Option<Mono>,
     deadline: Mono,
     tell: oneshot::Sender<Flushed>,
 }
 
 impl GroupCommit {
-    pub(crate) fn new(host: &Host, log: Arc<CommitLog>, gate: Arc<Gate>, config: &StoreConfig) -> GroupCommit {
+    pub(crate) fn new(
+        host: &Host,
+        log: Arc<CommitLog>,
+        gate: Arc<Gate>,
+        stats: Arc<Stats>,
+        config: &StoreConfig,
+    ) -> GroupCommit {
         GroupCommit {
             host: host.clone(),
             log,
             gate,
+            stats,
             mode: config.flush_disk_type,
             timeout: config.sync_flush_timeout,
             waiters: Mutex::default(),
@@ -64,11 +75,20 @@ impl GroupCommit {
         if self.mode == FlushDiskType::Async || host::mutant!("ack-before-flush") {
             return Durability::known(Flushed::Done);
         }
-        self.demand(end)
+        let now = self.host.now();
+        let durability = self.wait_for(end, Some(now));
+        if durability.now().is_some() {
+            self.stats.put_took(now);
+        }
+        durability
     }
 
     /// Waits until the log up to `end` is on disk, whatever the settings, and sees to it that this happens now.
     pub(crate) fn demand(&self, end: u64) -> Durability {
+        self.wait_for(end, None)
+    }
+
+    fn wait_for(&self, end: u64, since: Option<Mono>) -> Durability {
         let (tell, told) = oneshot::channel();
         {
             // Under the lock: whoever flushed up to `end` meanwhile has told its waiters, or will find this one.
@@ -79,7 +99,7 @@ impl GroupCommit {
             if self.gate.is_fenced() {
                 return Durability::known(Flushed::Failed);
             }
-            waiters.push_back(Waiter { end, deadline: self.host.now() + self.timeout, tell });
+            waiters.push_back(Waiter { end, since, deadline: self.host.now() + self.timeout, tell });
         }
         self.demand.notify_one();
         Durability::waiting(told)
@@ -109,6 +129,9 @@ impl GroupCommit {
         };
         host::sometimes!("store.flush-shared", told.len() > 1);
         for waiter in told {
+            if let Some(since) = waiter.since {
+                self.stats.put_took(since);
+            }
             // Whoever has stopped waiting does not need to know.
             let _ = waiter.tell.send(outcome);
         }

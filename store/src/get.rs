@@ -106,6 +106,13 @@ impl Store {
     ///
     /// Source: `spec/store.md` 10.
     pub fn get(&self, request: &GetRequest<'_>) -> GetResult {
+        let begun = self.host.now();
+        let result = self.read(request);
+        self.stats.get_took(begun);
+        result
+    }
+
+    fn read(&self, request: &GetRequest<'_>) -> GetResult {
         let queue = self.queue(request.topic, request.queue_id);
         let Bounds { min, max } = queue.as_ref().map_or_else(Bounds::default, |queue| queue.bounds());
         let offset = request.offset.0;

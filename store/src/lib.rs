@@ -35,6 +35,7 @@ mod query;
 mod queues;
 mod recovery;
 mod retention;
+mod stats;
 mod store;
 mod warm_up;
 
@@ -43,4 +44,5 @@ pub use error::{PutError, StoreError, WriteBlock};
 pub use get::{GetRequest, GetResult, GetStatus, MessageFilter, TimeBoundary};
 pub use put::{BatchPut, Durability, Flushed, Put};
 pub use query::{KeyQuery, KeyResult};
+pub use stats::{Counters, Figures, Rates};
 pub use store::{DiskUse, Store};

@@ -11,6 +11,7 @@ use std::{
 
 use host::{
     Host,
+    time::Mono,
     worker::{Stop, Worker, stopped},
 };
 use message::{Draft, PROPERTIES_MAX_BYTES, PhyOffset, Properties, RecordError, SysFlag, Transaction, validate_topic};
@@ -36,6 +37,7 @@ use crate::{
     queues::ConsumeQueues,
     recovery::Recovery,
     retention::{Cleaner, DiskWatch},
+    stats::{Figures, Stats},
 };
 
 /// How long an append waits for the next log file.
@@ -52,6 +54,7 @@ pub struct Store {
     /// `None` if messages are not indexed.
     pub(crate) index: Option<Arc<Index>>,
     pub(crate) gate: Arc<Gate>,
+    pub(crate) stats: Arc<Stats>,
     pub(crate) bound: Bound,
     group: Arc<GroupCommit>,
     dispatch: Arc<Notify>,
@@ -136,8 +139,8 @@ impl Store {
             warn!(error = &error as &dyn std::error::Error, "the first log file cannot be made");
         }
         let running = parts.start(checkpointer, writer, lock);
-        let Parts { host, config, log, queues, index, gate, group, disk, dispatch, commit, ended_clean, bound, .. } =
-            parts;
+        let ended_clean = Arc::clone(&parts.ended_clean);
+        let Parts { host, config, log, queues, index, gate, stats, group, disk, dispatch, commit, bound, .. } = parts;
         Ok(Store {
             host,
             config,
@@ -145,6 +148,7 @@ impl Store {
             queues,
             index,
             gate,
+            stats,
             bound,
             group,
             dispatch,
@@ -166,6 +170,13 @@ impl Store {
     /// See [`PutError`]. [`PutError::FileNotReady`] is rare and passes: then use
     /// [`put_when_ready`](Store::put_when_ready).
     pub fn put(&self, draft: &Draft<'_>) -> Result<Put, PutError> {
+        let begun = self.host.now();
+        let put = self.try_put(draft);
+        self.count(begun, put.as_ref().map(std::slice::from_ref));
+        put
+    }
+
+    fn try_put(&self, draft: &Draft<'_>) -> Result<Put, PutError> {
         self.check_writable()?;
         self.check(draft)?;
         let mut record = Vec::with_capacity(draft.size_bytes());
@@ -184,7 +195,10 @@ impl Store {
     /// # Errors
     /// See [`PutError`]; [`PutError::CreateFile`] instead of [`PutError::FileNotReady`].
     pub async fn put_when_ready(&self, draft: &Draft<'_>) -> Result<Put, PutError> {
-        self.when_ready(|| self.put(draft)).await
+        let begun = self.host.now();
+        let put = self.when_ready(|| self.try_put(draft)).await;
+        self.count(begun, put.as_ref().map(std::slice::from_ref));
+        put
     }
 
     /// Appends several messages of one queue, side by side in one log file, with consecutive queue offsets.
@@ -193,6 +207,13 @@ impl Store {
     /// As [`put`](Store::put); then none was stored. A batch that is empty, of several queues, of a transaction, or
     /// too big for a log file is illegal.
     pub fn put_batch(&self, drafts: &[Draft<'_>]) -> Result<BatchPut, PutError> {
+        let begun = self.host.now();
+        let put = self.try_put_batch(drafts);
+        self.count(begun, put.as_ref().map(|put| &put.puts[..]));
+        put
+    }
+
+    fn try_put_batch(&self, drafts: &[Draft<'_>]) -> Result<BatchPut, PutError> {
         self.check_writable()?;
         let Some(first) = drafts.first() else { return Err(illegal("the batch is empty")) };
         let body_bytes: usize = drafts.iter().map(|draft| draft.body.len()).sum();
@@ -227,7 +248,10 @@ impl Store {
     /// # Errors
     /// As [`put_when_ready`](Store::put_when_ready).
     pub async fn put_batch_when_ready(&self, drafts: &[Draft<'_>]) -> Result<BatchPut, PutError> {
-        self.when_ready(|| self.put_batch(drafts)).await
+        let begun = self.host.now();
+        let put = self.when_ready(|| self.try_put_batch(drafts)).await;
+        self.count(begun, put.as_ref().map(|put| &put.puts[..]));
+        put
     }
 
     /// Waits until the log up to `end` is as durable as the settings ask for: at once under async flush, after the sync
@@ -242,8 +266,30 @@ impl Store {
         self.group.demand(self.log.appended()).await
     }
 
-    fn check_writable(&self) -> Result<(), WriteBlock> {
-        self.gate.block().map_or(Ok(()), Err)
+    fn check_writable(&self) -> Result<(), PutError> {
+        if let Some(block) = self.gate.block() {
+            return Err(block.into());
+        }
+        let waited = self.log.append_lock();
+        if waited > self.config.page_cache_busy_timeout {
+            return Err(PutError::PageCacheBusy { waited });
+        }
+        Ok(())
+    }
+
+    /// Counts a put. How long it took is known when nobody waits for the disk any more.
+    fn count(&self, begun: Mono, put: Result<&[Put], &PutError>) {
+        match put {
+            Ok(puts) => {
+                self.stats.put(puts.len() as u64, puts.iter().map(|put| u64::from(put.size_bytes)).sum());
+                if self.config.flush_disk_type == FlushDiskType::Async {
+                    self.stats.put_took(begun);
+                }
+            }
+            // The caller tries again.
+            Err(PutError::FileNotReady) => {}
+            Err(_) => self.stats.put_failed(),
+        }
     }
 
     /// What a record must be so that recovery will accept it.
@@ -298,6 +344,17 @@ impl Store {
     }
 
     // ---- state ----
+
+    /// What was counted since the store was opened.
+    #[must_use]
+    pub fn figures(&self) -> Figures {
+        self.stats.figures(self.log.append_lock())
+    }
+
+    /// Counts one read by a consumer, which gave so many messages. Reads of the broker itself do not count.
+    pub fn count_get(&self, messages: u32) {
+        self.stats.got(messages);
+    }
 
     /// Why writes are refused, if they are.
     #[must_use]
@@ -382,6 +439,7 @@ struct Parts {
     index: Option<Arc<Index>>,
     flushed: Arc<FlushedMark>,
     gate: Arc<Gate>,
+    stats: Arc<Stats>,
     group: Arc<GroupCommit>,
     disk: Arc<DiskWatch>,
     dispatch: Arc<Notify>,
@@ -402,7 +460,9 @@ impl Parts {
         let flushed = Arc::new(FlushedMark::new(state.end, state.last_store_ms));
         let log = Arc::new(CommitLog::new(&host, log_dir.clone(), &config, pool, state));
         let gate = Arc::new(Gate::default());
-        let group = Arc::new(GroupCommit::new(&host, Arc::clone(&log), Arc::clone(&gate), &config));
+        let stats = Arc::new(Stats::new(&host));
+        let group = Arc::clone(&stats);
+        let group = Arc::new(GroupCommit::new(&host, Arc::clone(&log), Arc::clone(&gate), group, &config));
         let disk = Arc::new(DiskWatch::new(host.files(), log_dir, Arc::clone(&gate), &config));
         let hides_unflushed = config.flush_disk_type == FlushDiskType::Sync
             && !config.read_uncommitted
@@ -415,6 +475,7 @@ impl Parts {
             index,
             flushed,
             gate,
+            stats,
             group,
             disk,
             dispatch: Arc::default(),
@@ -586,4 +647,64 @@ async fn make_files(host: Host, log: Arc<CommitLog>, disk: Arc<DiskWatch>, mut s
 
 fn illegal(reason: impl ToString) -> PutError {
     PutError::Illegal { reason: reason.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use message::{Draft, PhyOffset, SysFlag};
+
+    use crate::{PutError, Store, StoreConfig, commit_log::Entry};
+
+    fn draft() -> Draft<'static> {
+        Draft {
+            topic: "orders",
+            queue_id: 0,
+            flag: 0,
+            sys_flag: SysFlag(0),
+            born_ms: 1,
+            born_host: "10.0.0.9:50000".parse().unwrap(),
+            store_host: "10.0.0.1:10911".parse().unwrap(),
+            reconsume_times: 0,
+            prepared_phy: PhyOffset(0),
+            body: b"body",
+            properties: "",
+        }
+    }
+
+    /// Others are refused while an append waits for the machine, and taken again when it has done.
+    #[test]
+    fn an_append_that_takes_too_long_has_others_refused_until_it_ends() {
+        let dir = tempfile::tempdir().unwrap();
+        let timeout = Duration::from_millis(2);
+        let config = StoreConfig {
+            page_cache_busy_timeout: timeout,
+            commit_log_file_bytes: 16 << 10,
+            message_index: false,
+            ..StoreConfig::new(dir.path())
+        };
+        host::real::run("test", |_| async move {
+            let store = Store::open(config).await.unwrap();
+            assert_eq!(store.figures().append_lock, Duration::ZERO);
+            let mut record = Vec::new();
+            draft().encode(&mut record).unwrap();
+            let mut entries = [Entry { topic: "orders", queue_id: 0, counts: true, record: &mut record }];
+            let mut refused = None;
+            let slow = |_| {
+                while store.figures().append_lock <= timeout {}
+                refused = Some(store.put(&draft()));
+            };
+            store.log.append(&mut entries, slow).unwrap();
+            assert!(
+                matches!(refused, Some(Err(PutError::PageCacheBusy { waited })) if waited > timeout),
+                "{refused:?}"
+            );
+            store.put(&draft()).unwrap();
+            assert_eq!(store.figures().append_lock, Duration::ZERO);
+            assert_eq!((store.figures().counters.puts, store.figures().counters.puts_failed), (1, 1));
+            store.shutdown().await.unwrap();
+        })
+        .unwrap();
+    }
 }

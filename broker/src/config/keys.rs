@@ -125,6 +125,7 @@ static SUPPORTED: &[Key<BrokerConfig>] = &[
     Key { name: "maxMsgsNumBatch", field: Count(|c| &mut c.store.query_max_count, 1..=65_536) },
     Key { name: "flushDiskType", field: Other { read: read_flush, show: show_flush } },
     Key { name: "syncFlushTimeout", field: Time(|c| &mut c.store.sync_flush_timeout, Millis) },
+    Key { name: "osPageCacheBusyTimeOutMills", field: Time(|c| &mut c.store.page_cache_busy_timeout, Millis) },
     Key { name: "flushIntervalCommitLog", field: Time(|c| &mut c.store.flush_interval, Millis) },
     Key {
         name: "flushCommitLogLeastPages",

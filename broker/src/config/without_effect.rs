@@ -236,7 +236,6 @@ pub(super) static WITHOUT_EFFECT: &[&str] = &[
     "migrateAuthFromV1Enabled",
     "minInSyncReplicas",
     "offsetCheckInSlave",
-    "osPageCacheBusyTimeOutMills",
     "popCkMaxBufferSize",
     "popCkOffsetMaxQueueSize",
     "popCkStayBufferTime",
