@@ -493,6 +493,67 @@ fn w24_recovery_does_not_ask_a_clock_that_was_put_back() {
     }
 }
 
+/// The ends of a wait for the disk, and what the last of them means for later messages.
+#[test]
+fn a_wait_for_the_disk_ends_in_time_and_a_failed_flush_refuses_what_follows() {
+    let shared = Arc::new(Shared::default());
+    let told = Arc::clone(&shared);
+    let program = move |host: Host, stop: StopSignal| {
+        let shared = Arc::clone(&told);
+        async move {
+            let timeout = Duration::from_millis(100);
+            let impatient = StoreConfig { sync_flush_timeout: timeout, ..config(FlushDiskType::Sync) };
+            let store = Store::open(impatient).await.map_err(|error| error.to_string())?;
+            let draft = Draft {
+                topic: "orders",
+                queue_id: 0,
+                flag: 0,
+                sys_flag: SysFlag(0),
+                born_ms: 1,
+                born_host: "10.0.0.9:50000".parse().unwrap(),
+                store_host: "10.0.0.1:10911".parse().unwrap(),
+                reconsume_times: 0,
+                prepared_phy: PhyOffset(0),
+                body: b"body",
+                properties: "",
+            };
+            let begun = host.now();
+            let late = store.put(&draft).unwrap();
+            assert_eq!(store.durability(late.end()).await, Flushed::TimedOut);
+            let waited = host.now().since(begun);
+            assert!(waited >= timeout && waited < timeout + Duration::from_millis(1), "{waited:?}");
+            // It is stored all the same.
+            host.sleep(Duration::from_secs(30)).await;
+            assert_eq!(store.flushed_phy(), late.end());
+            assert_eq!(store.durability(late.end()).await, Flushed::Done);
+            *shared.number.lock().unwrap() = 1;
+            host.sleep(Duration::from_secs(30)).await;
+            let failed = store.put(&draft).unwrap();
+            assert_eq!(store.durability(failed.end()).await, Flushed::Failed);
+            assert_eq!(store.put(&draft), Err(PutError::Blocked(WriteBlock::Fenced)));
+            assert_eq!(store.durability(failed.end()).await, Flushed::Failed);
+            *shared.number.lock().unwrap() = 2;
+            stop.requested().await;
+            Ok(())
+        }
+    };
+    let seen = Arc::clone(&shared);
+    on_stand(7, &shared, 64 << 20, move |stand, node| async move {
+        stand.disk(node).slow(1000, 0);
+        stand.start(node, program);
+        while *seen.number.lock().unwrap() == 0 {
+            stand.sleep(Duration::from_secs(1)).await;
+        }
+        stand.disk(node).slow(1, 0);
+        let failing =
+            DiskFault { path: "/store/commitlog/*".into(), error: DiskError::Flush, hits: Hits::Chance(1_000_000) };
+        stand.disk(node).add_fault(1, failing);
+        stand.sleep(Duration::from_secs(60)).await;
+        stand.stop(node, Duration::from_secs(10)).await;
+    });
+    assert_eq!(*shared.number.lock().unwrap(), 2);
+}
+
 /// A kill takes the messages of the last moments, which were in memory only, and nothing that anybody had seen.
 #[test]
 fn a_kill_takes_what_was_in_a_buffer_only() {

@@ -34,3 +34,36 @@ pub(crate) fn save(error: &SaveError) -> Response {
     };
     Response::failure(code, error.to_string())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Source: `spec/store.md` 2.6. Codes that come from replicas and from other brokers are not given here.
+    #[test]
+    fn every_end_of_a_put_has_its_code() {
+        let illegal = || "why".to_owned();
+        let refused = [
+            (PutError::Blocked(WriteBlock::Stopped), ResponseCode::SERVICE_NOT_AVAILABLE),
+            (PutError::Blocked(WriteBlock::DiskFull { used_percent: 91 }), ResponseCode::SERVICE_NOT_AVAILABLE),
+            (PutError::Blocked(WriteBlock::QueuesFailing), ResponseCode::SERVICE_NOT_AVAILABLE),
+            (PutError::Blocked(WriteBlock::Fenced), ResponseCode::SERVICE_NOT_AVAILABLE),
+            (PutError::CreateFile, ResponseCode::SYSTEM_ERROR),
+            (PutError::Illegal { reason: illegal() }, ResponseCode::MESSAGE_ILLEGAL),
+            (PutError::PropertiesTooLong { bytes: 40_000, limit: 32_767 }, ResponseCode::MESSAGE_ILLEGAL),
+            (PutError::PageCacheBusy { waited: Duration::from_secs(2) }, ResponseCode::SYSTEM_BUSY),
+            (PutError::NoBuffer, ResponseCode::SYSTEM_BUSY),
+            (PutError::FileNotReady, ResponseCode::SYSTEM_BUSY),
+        ];
+        for (error, code) in refused {
+            let answer = put(&error);
+            assert_eq!((answer.code, answer.remark), (code, Some(error.to_string())));
+        }
+        assert_eq!(flushed(Flushed::Done), None);
+        for late in [Flushed::TimedOut, Flushed::Failed] {
+            assert_eq!(flushed(late), Some(ResponseCode::FLUSH_DISK_TIMEOUT));
+        }
+    }
+}
