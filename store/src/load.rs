@@ -155,6 +155,7 @@ fn hole(dir: &Path, older: Vec<Part>, used: u64, file_bytes: u64) -> Option<Hole
 /// kind; I/O errors.
 pub(crate) async fn load_queues(queues: &ConsumeQueues, clean: bool) -> Result<Vec<PathBuf>, StoreError> {
     let files = queues.files();
+    refuse_batch_queues(files, &queues.root().with_file_name("batchconsumequeue")).await?;
     let mut found = Vec::new();
     for topic in list(files, queues.root()).await? {
         if !topic.is_dir {
@@ -186,6 +187,18 @@ pub(crate) async fn load_queues(queues: &ConsumeQueues, clean: bool) -> Result<V
             Err(StoreError::FileSize { path, found_bytes, expected_bytes, key })
         }
         _ => Ok(damaged),
+    }
+}
+
+/// Messages of a topic with queues of inner batches could be neither read nor kept in order, and nobody would be told.
+async fn refuse_batch_queues(files: &Files, root: &Path) -> Result<(), StoreError> {
+    match list(files, root).await?.into_iter().find(|topic| topic.is_dir) {
+        Some(topic) => {
+            let reason = "queues of inner batches (queue.type=BatchCQ) are not supported: delete the topic with the broker \
+                          that wrote it, and its directory here";
+            Err(StoreError::Unsupported { path: root.join(topic.name), reason })
+        }
+        None => Ok(()),
     }
 }
 
