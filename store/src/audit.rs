@@ -2,12 +2,13 @@
 //!
 //! It reads a store at rest and changes nothing. Each record of the commit log must be whole, stand where it says it
 //! stands, and carry on the offsets of its queue; log and consume queues must fit one to one, and so must the index and
-//! the keys of the records if the store was closed cleanly. It goes past what is damaged, so that one bad byte does not
+//! the keys of the records if the store was closed cleanly; the checkpoint may not lead the log. It goes past what is damaged, so that one bad byte does not
 //! hide another.
 //!
 //! Not everything can be seen: the format has no checksum over the fields of a record, so another flag, host or time
 //! is as good as the right one.
 
+mod checkpoint;
 mod index;
 mod log;
 mod queue;
@@ -150,6 +151,8 @@ pub struct Audit {
     pub entries: u64,
     /// Entries of index files.
     pub index_entries: u64,
+    /// Where each queue ends, by topic and number, as its entries or its records say.
+    pub ends: BTreeMap<(String, u32), u64>,
     /// Records that have no entry yet, behind the ends of their queues: a broker makes up for that when it opens a store
     /// that was not closed cleanly.
     pub not_dispatched: u64,
@@ -195,16 +198,25 @@ pub fn audit(source: &impl AuditSource, options: &AuditOptions) -> io::Result<Au
         next: BTreeMap::new(),
         not_dispatched: 0,
         count: 0,
+        newest_ms: None,
     };
     let extent = records.check(&queues, &mut finds);
     let mut entries = 0;
     for queue in queues.values() {
         entries += queue.check(&log, &extent, &mut finds);
     }
+    let shown = checkpoint::Shown { extent: &extent, is_clean, newest_ms: records.newest_ms };
+    checkpoint::check(source, &shown, &mut finds)?;
     let index_entries = index::check(source, options, (&log, &extent), is_clean, &mut finds)?;
+    let mut ends: BTreeMap<(String, u32), u64> = queues.iter().map(|(key, queue)| (key.clone(), queue.max())).collect();
+    for ((topic, queue_id), (next, _)) in &records.next {
+        let end = ends.entry(((*topic).to_owned(), *queue_id)).or_default();
+        *end = (*end).max(*next);
+    }
     Ok(Audit {
         is_clean,
         index_entries,
+        ends,
         log_files: log.file_count(),
         log_start: log.start(),
         log_end: extent.end,
@@ -263,6 +275,8 @@ struct Records<'a> {
     next: BTreeMap<(&'a str, u32), (u64, u32)>,
     not_dispatched: u64,
     count: u64,
+    /// The latest store time.
+    newest_ms: Option<i64>,
 }
 
 impl<'a> Records<'a> {
@@ -273,6 +287,7 @@ impl<'a> Records<'a> {
                 Found::Damage(finding) => finds.add(finding),
                 Found::Record(view) => {
                     self.count += 1;
+                    self.newest_ms = self.newest_ms.max(Some(view.store_ms));
                     self.check_content(&view, finds);
                     if has_entry(&view) {
                         self.check_offset(&view, walk.skipped, finds);

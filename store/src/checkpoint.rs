@@ -16,10 +16,14 @@ use host::fs::{File, Files, OpenOptions};
 
 use crate::index::{IndexHeader, IndexKnown, IndexMark};
 
-const FILE_BYTES: u64 = 4096;
-const BASE_BYTES: usize = 40;
-const SLOTS_AT: [u64; 2] = [512, 1024];
-const SLOT_BYTES: usize = 168;
+/// How long the file is.
+pub(crate) const FILE_BYTES: u64 = 4096;
+/// The reference's numbers, at its start.
+pub(crate) const BASE_BYTES: usize = 40;
+/// Where our slots are.
+pub(crate) const SLOTS_AT: [u64; 2] = [512, 1024];
+/// How long each of them is.
+pub(crate) const SLOT_BYTES: usize = 168;
 const MAGIC: u32 = 0x5346_4350;
 const VERSION: u32 = 2;
 const CLEAN: u32 = 1;
@@ -100,14 +104,19 @@ impl Checkpoint {
     }
 
     /// Writes both parts, durable when this returns. Our slot goes first: if the power fails in between, the slot
-    /// before it still fits the five numbers.
+    /// before it still fits the five numbers. If it fails, it may be called again: it writes the same slot then.
+    ///
+    /// # Errors
+    /// What is on disk is what was there, in whole or in part; it is valid, or says nothing.
     pub(crate) async fn write(&mut self, base: Base, known: Known) -> io::Result<()> {
-        self.sequence += 1;
-        let at = SLOTS_AT[(self.sequence % 2) as usize];
-        self.file.write_all_at(&encode_slot(self.sequence, base, known), at)?;
+        let sequence = self.sequence + 1;
+        let at = SLOTS_AT[(sequence % 2) as usize];
+        self.file.write_all_at(&encode_slot(sequence, base, known), at)?;
         self.file.sync_data().await?;
         self.file.write_all_at(&encode_base(base), 0)?;
-        self.file.sync_data().await
+        self.file.sync_data().await?;
+        self.sequence = sequence;
+        Ok(())
     }
 }
 
@@ -196,8 +205,28 @@ fn decode_slot(raw: &[u8]) -> Option<(u64, [u8; BASE_BYTES], Known)> {
     Some((number(8), content[44..84].try_into().expect("40 bytes"), known))
 }
 
+/// What stands at the place of a slot.
+pub(crate) enum Slot {
+    /// Nothing yet.
+    Empty,
+    /// Neither nothing nor a slot.
+    Damaged,
+    /// A slot, perhaps of another version.
+    Whole,
+}
+
+/// Looks at the place of a slot in the content of a whole file.
+pub(crate) fn slot_at(content: &[u8], at: u64) -> Slot {
+    let raw = &content[at as usize..at as usize + SLOT_BYTES];
+    match raw.split_last_chunk::<4>() {
+        _ if raw.iter().all(|byte| *byte == 0) => Slot::Empty,
+        Some((content, crc)) if u32::from_be_bytes(*crc) == crc32(content) => Slot::Whole,
+        _ => Slot::Damaged,
+    }
+}
+
 /// The last sequence number, and what the file says.
-fn decode(content: &[u8]) -> (u64, Found) {
+pub(crate) fn decode(content: &[u8]) -> (u64, Found) {
     let Some(raw) = content.first_chunk::<BASE_BYTES>() else { return (0, Found::default()) };
     let number = |index: usize| i64::from_be_bytes(raw[index * 8..index * 8 + 8].try_into().expect("8 bytes"));
     let base = Base {

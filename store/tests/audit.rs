@@ -180,6 +180,50 @@ fn index_damages(root: &Path) -> Vec<Damage> {
     flips.into_iter().chain([count, cut]).collect()
 }
 
+/// In each part of the checkpoint: `spec/store.md` 4.6.
+fn checkpoint_damages() -> Vec<Damage> {
+    const CHECKPOINT: &str = "checkpoint";
+    let at = |name, byte: u64, expected: u64| Damage {
+        name,
+        plant: flip(CHECKPOINT, byte),
+        expected: vec![(CHECKPOINT.to_owned(), Some(expected))],
+    };
+    let number = |name, at: usize, number: i64| Damage {
+        name,
+        plant: Box::new(move |root| {
+            let path = root.join(CHECKPOINT);
+            let mut bytes = std::fs::read(&path).unwrap();
+            bytes[at..at + 8].copy_from_slice(&number.to_be_bytes());
+            std::fs::write(path, bytes).unwrap();
+        }),
+        expected: vec![(CHECKPOINT.to_owned(), Some(at as u64))],
+    };
+    vec![
+        at("time of the log in the checkpoint", 1, 0),
+        at("time of the queues", 9, 8),
+        at("time of the index", 17, 16),
+        number("time below zero", 0, -1),
+        at("first slot", 512 + 30, 512),
+        at("second slot", 1024 + 100, 1024),
+        at("between the parts", 2000, 2000),
+        Damage {
+            name: "checkpoint cut",
+            plant: Box::new(|root| cut(&root.join(CHECKPOINT), 1000)),
+            expected: vec![(CHECKPOINT.to_owned(), None)],
+        },
+        Damage {
+            name: "last file of the log gone after a clean exit",
+            plant: Box::new(|root| {
+                let files: Vec<_> =
+                    std::fs::read_dir(root.join("commitlog")).unwrap().map(|e| e.unwrap().path()).collect();
+                let has_records = |path: &&PathBuf| std::fs::read(path).unwrap().iter().any(|byte| *byte != 0);
+                std::fs::remove_file(files.iter().filter(has_records).max().unwrap()).unwrap();
+            }),
+            expected: vec![(CHECKPOINT.to_owned(), Some(0))],
+        },
+    ]
+}
+
 /// Offsets of parts in a record: `spec/store.md` 2.1.
 fn damages(root: &Path) -> Vec<Damage> {
     let record = records_of_first_file(root)[5];
@@ -285,7 +329,7 @@ fn zero(path: &Path, range: std::ops::Range<usize>) {
 fn every_planted_damage_is_named_with_its_file_and_its_place() {
     on_machine(|root| async move {
         filled(&root).await;
-        for damage in damages(&root).into_iter().chain(index_damages(&root)) {
+        for damage in damages(&root).into_iter().chain(index_damages(&root)).chain(checkpoint_damages()) {
             let copy = root.with_file_name("copy");
             copy_dir(&root, &copy);
             (damage.plant)(&copy);
