@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 use host::{Host, task::TaskGroup};
 use message::{OffsetMessageId, QueueOffset, StoredMessage};
 use remoting::{
-    CreateTopicRequestHeader, Payload, QueryMessageRequestHeader, Request, ResponseCode, ViewMessageRequestHeader,
-    body::TopicRouteData,
+    CreateTopicRequestHeader, NoHeader, Payload, QueryMessageRequestHeader, Request, ResponseCode,
+    ViewMessageRequestHeader, body::TopicRouteData,
 };
 
 use crate::{
@@ -83,6 +83,16 @@ impl Admin {
         };
         let request = Request::UpdateAndCreateTopic(header);
         self.core.ask(addr, request, Payload::EMPTY, CREATE_TIMEOUT).await.map(drop)
+    }
+
+    /// Asks the broker at `addr` to delete the log files that have expired, whatever the hour. It answers at once, and
+    /// deletes afterwards.
+    ///
+    /// # Errors
+    /// The broker's refusal.
+    pub async fn delete_expired_at(&self, addr: &str) -> Result<(), ClientError> {
+        let request = Request::DeleteExpiredCommitLog(NoHeader);
+        self.core.ask(addr, request, Payload::EMPTY, self.core.timing().request).await.map(drop)
     }
 
     /// Creates or changes a topic on every master that the name servers know, one after the other.

@@ -9,6 +9,7 @@
 
 mod check;
 mod fault;
+mod file_system;
 mod kinds;
 mod limits;
 mod nemesis;
@@ -21,9 +22,10 @@ pub mod units;
 use std::{collections::BTreeMap, time::Duration};
 
 pub use fault::{
-    Back, ClockFault, Extreme, Fault, FaultKind, FileSystem, Gate, Lasting, Link, LinkFault, Members, Port, Shape, When,
+    Back, ClockFault, Extreme, Fault, FaultKind, Gate, Lasting, Link, LinkFault, Members, Port, Shape, When,
 };
 pub use fault::{USUAL_FILL_PERCENT, error_name, media_name};
+pub use file_system::FileSystem;
 pub use nemesis::{Nemesis, Vary};
 pub use reader::{At, ScenarioError};
 pub(crate) use tables::MOST_QUEUES;
@@ -63,7 +65,7 @@ pub const ALWAYS: &str = "always";
 pub const FAILURES: [&str; 7] = [ALWAYS, "converged", "exit", "legally-lost", "limit", "panic", "stop-killed"];
 
 /// Counts that `at-least` may name: how often something happened that a scenario is about.
-pub const COUNTS: [&str; 49] = [
+pub const COUNTS: [&str; 50] = [
     "sent",
     "acked",
     "info",
@@ -112,6 +114,7 @@ pub const COUNTS: [&str; 49] = [
     "members-moved",
     "files-lost",
     "config-changes",
+    "deletions-asked",
     "offsets-loaded",
 ];
 

@@ -361,6 +361,7 @@ impl CommitLog {
         };
         let made = LogFile::create(&self.files, &self.dir, start, self.file_bytes, &self.warm_up).await;
         let made = made.map(|file| {
+            host::point!("store.log-file-made", start);
             let file = Arc::new(file);
             // Readers find it before the first record can be in it.
             self.segments.write().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&file));
@@ -489,7 +490,8 @@ impl Tail {
             if log.warm_up.locks() {
                 self.locked.push_back((log.host.now() + UNLOCK_DELAY, Arc::clone(active)));
             }
-            host::sometimes!("store.log-rolled", true);
+            // The file has its blank, and the next one no record.
+            host::point!("store.log-rolled", next.start);
         }
         assert_eq!(self.end, next.start, "the next file starts where the last one ends");
         if let Some(buffer) = buffer {

@@ -61,8 +61,8 @@ pub(crate) struct Cluster {
     pub phase: watch::Sender<Phase>,
     /// Tells those who are held at a gate that one has opened.
     pub gate_opened: Notify,
-    /// Tells the stand's own client that there is something to change.
-    pub change_wanted: Notify,
+    /// Tells the stand's own client that there is something to do.
+    pub wish_made: Notify,
     ids: BTreeMap<String, NodeId>,
     kinds: BTreeMap<String, Kind>,
     state: Mutex<State>, // Leaf lock.
@@ -90,10 +90,10 @@ pub(crate) struct State {
     pub faults: BTreeMap<usize, InEffect>,
     /// Whether faults may wait for points: from the begin of the active phase to its end.
     pub armed: bool,
-    /// Changes of topics that the stand's own client is to make.
-    pub changes: VecDeque<Change>,
-    /// How many brokers are still to be told of changes.
-    pub changing: usize,
+    /// What the stand's own client is to ask of brokers.
+    pub wishes: VecDeque<Wish>,
+    /// How many brokers are still to be asked.
+    pub unasked: usize,
     /// Queues of a topic on a broker group, where they were changed.
     pub queues: BTreeMap<(String, String), u32>,
     /// How often tasks of each node were polled while armed.
@@ -108,6 +108,20 @@ pub(crate) struct State {
     pub sending: BTreeMap<String, u64>,
     /// Producers that have not sent their last message.
     pub producing: BTreeSet<String>,
+}
+
+/// What an administrator is to ask of brokers.
+#[derive(Debug, Clone)]
+pub(crate) enum Wish {
+    /// A topic becomes another one.
+    Change(Change),
+    /// Log files that have expired go.
+    DeleteExpired {
+        /// The fault that wants it.
+        fault: String,
+        /// At which broker.
+        broker: String,
+    },
 }
 
 /// What is to be done about a topic.
@@ -179,7 +193,7 @@ impl Cluster {
             recorder,
             phase,
             gate_opened: Notify::new(),
-            change_wanted: Notify::new(),
+            wish_made: Notify::new(),
             ids,
             kinds,
             state: Mutex::default(),
@@ -348,7 +362,7 @@ impl Cluster {
         for topic in self.plan.scenario.topics.iter().filter(|topic| topic.brokers.contains(&broker)) {
             let (fault, topic) = (fault.id.clone(), topic.name.clone());
             let brokers = vec![broker.clone()];
-            self.change(Change { fault, topic, queues: None, counts: false, brokers });
+            self.ask(Wish::Change(Change { fault, topic, queues: None, counts: false, brokers }));
         }
     }
 
@@ -364,13 +378,16 @@ impl Cluster {
         self.state().faults.keys().map(|number| (*number, &self.plan.scenario.faults[*number])).collect()
     }
 
-    /// The stand's own client is to do something about a topic.
-    pub fn change(&self, change: Change) {
+    /// The stand's own client is to ask something of brokers, as soon as they answer.
+    pub fn ask(&self, wish: Wish) {
         let mut state = self.state();
-        state.changing += change.brokers.len();
-        state.changes.push_back(change);
+        state.unasked += match &wish {
+            Wish::Change(change) => change.brokers.len(),
+            Wish::DeleteExpired { .. } => 1,
+        };
+        state.wishes.push_back(wish);
         drop(state);
-        self.change_wanted.notify_one();
+        self.wish_made.notify_one();
     }
 
     /// The process is asked to stop, and is killed if it takes too long.

@@ -16,7 +16,7 @@ use crate::{
 };
 
 use super::{
-    cluster::{Change, Cluster, InEffect, Phase, group_of},
+    cluster::{Change, Cluster, InEffect, Phase, Wish, group_of},
     triggers,
 };
 
@@ -134,6 +134,9 @@ fn apply(cluster: &Arc<Cluster>, number: usize, fault: &Fault) {
         }
         FaultKind::ConfigChange { topic, queues } => give_queues(cluster, fault, topic, *queues),
         FaultKind::Drain { node, topic } => drain(cluster, fault, node, topic),
+        FaultKind::DeleteExpired { node } => {
+            cluster.ask(Wish::DeleteExpired { fault: fault.id.clone(), broker: group_of(node).to_owned() });
+        }
         FaultKind::Buggify { names, chance_ppm } => cluster.stand.buggify(name_hash(&fault.id), names, *chance_ppm),
         FaultKind::DiskReplaced { .. } | FaultKind::RestoreBackup { .. } => disks::exchange(cluster, number, fault),
         FaultKind::RebalanceStorm { group, every } => {
@@ -186,7 +189,7 @@ fn give_queues(cluster: &Cluster, fault: &Fault, topic: &str, queues: u32) {
     let of_topic = cluster.plan.scenario.topics.iter().find(|other| other.name == topic);
     let brokers = of_topic.map_or_else(Vec::new, |topic| topic.brokers.clone());
     let (fault, topic) = (fault.id.clone(), topic.to_owned());
-    cluster.change(Change { fault, topic, queues: Some(queues), counts: true, brokers });
+    cluster.ask(Wish::Change(Change { fault, topic, queues: Some(queues), counts: true, brokers }));
 }
 
 fn lose_power(cluster: &Cluster, fault: &Fault, nodes: &[&str], outage: Outage) {
@@ -215,7 +218,8 @@ fn clocks_of(cluster: &Cluster, node: &str) -> Vec<ClockFault> {
 /// The permission of a topic at a broker is to be what the faults in effect say.
 fn drain(cluster: &Arc<Cluster>, fault: &Fault, node: &str, topic: &str) {
     let brokers = vec![group_of(node).to_owned()];
-    cluster.change(Change { fault: fault.id.clone(), topic: topic.to_owned(), queues: None, counts: true, brokers });
+    let (fault, topic) = (fault.id.clone(), topic.to_owned());
+    cluster.ask(Wish::Change(Change { fault, topic, queues: None, counts: true, brokers }));
 }
 
 pub(super) fn end_fault(cluster: &Arc<Cluster>, number: usize) {
@@ -241,7 +245,7 @@ pub(super) fn end_fault(cluster: &Arc<Cluster>, number: usize) {
             cluster.plan.scenario.nodes_of_domain(domain).iter().for_each(|node| cluster.let_up(node));
         }
         // The storm lets everyone back itself, and what was changed stays.
-        FaultKind::RebalanceStorm { .. } | FaultKind::ConfigChange { .. } => {}
+        FaultKind::RebalanceStorm { .. } | FaultKind::ConfigChange { .. } | FaultKind::DeleteExpired { .. } => {}
         FaultKind::Stop { node } => {
             // A stop that still goes on must end before the next life begins.
             let (cluster, node) = (Arc::clone(cluster), node.clone());

@@ -12,7 +12,7 @@ use crate::{
 };
 
 use super::{
-    cluster::{Change, Cluster, PROBE, Phase, in_one_line},
+    cluster::{Change, Cluster, PROBE, Phase, Wish, in_one_line},
     search::Search,
     settle::Rest,
 };
@@ -71,13 +71,16 @@ pub(super) async fn watch(cluster: Arc<Cluster>, host: Host, stop: StopSignal) -
             watch_routes(&cluster, &watcher, admin, name_server).await;
         });
     }
-    let changes = |fault: &Fault| {
-        use FaultKind::{ConfigChange, DiskReplaced, Drain, RestoreBackup};
-        matches!(fault.kind, ConfigChange { .. } | DiskReplaced { .. } | Drain { .. } | RestoreBackup { .. })
+    let asks = |fault: &Fault| {
+        use FaultKind::{ConfigChange, DeleteExpired, DiskReplaced, Drain, RestoreBackup};
+        matches!(
+            fault.kind,
+            ConfigChange { .. } | DeleteExpired { .. } | DiskReplaced { .. } | Drain { .. } | RestoreBackup { .. }
+        )
     };
-    if scenario.faults.iter().any(changes) {
-        let (cluster, admin, changer) = (Arc::clone(&cluster), Arc::clone(&admin), host.clone());
-        host.spawn("change", async move { make_changes(&cluster, &changer, &admin).await });
+    if scenario.faults.iter().any(asks) {
+        let (cluster, admin, asker) = (Arc::clone(&cluster), Arc::clone(&admin), host.clone());
+        host.spawn("change", async move { fulfil_wishes(&cluster, &asker, &admin).await });
     }
     cluster.reached(Phase::Settle).await;
     host::select! {
@@ -87,31 +90,44 @@ pub(super) async fn watch(cluster: Arc<Cluster>, host: Host, stop: StopSignal) -
     Ok(())
 }
 
-/// Makes the changes of topics that faults want, each at one broker after the other. A topic never gets fewer queues.
-async fn make_changes(cluster: &Cluster, host: &Host, admin: &Admin) {
+/// Asks of brokers what faults want, one after the other.
+async fn fulfil_wishes(cluster: &Cluster, host: &Host, admin: &Admin) {
     loop {
-        let next = cluster.state().changes.pop_front();
-        let Some(Change { fault, topic: name, queues, counts, brokers }) = next else {
-            cluster.change_wanted.notified().await;
-            continue;
-        };
-        let Some(topic) = cluster.plan.scenario.topics.iter().find(|topic| topic.name == name) else { continue };
-        for broker in &brokers {
-            let addr = cluster.address(&format!("{broker}/0"), Port::Client);
-            let least = queues.unwrap_or(MADE_FOR_SENDERS).max(cluster.queues_of(topic, broker));
-            let writable = !cluster.is_drained(&name, broker);
-            let spec = TopicSpec { writable, ..TopicSpec::new(&name, least) };
-            while admin.create_topic_at(&addr, &spec).await.is_err() {
-                host.sleep(START_PAUSE).await;
+        let next = cluster.state().wishes.pop_front();
+        match next {
+            None => cluster.wish_made.notified().await,
+            Some(Wish::Change(change)) => change_topic(cluster, host, admin, change).await,
+            Some(Wish::DeleteExpired { fault, broker }) => {
+                let addr = cluster.address(&format!("{broker}/0"), Port::Client);
+                while admin.delete_expired_at(&addr).await.is_err() {
+                    host.sleep(START_PAUSE).await;
+                }
+                cluster.state().unasked -= 1;
+                cluster.record_run(Event::FaultHit(fault, "deletions-asked", 1));
             }
-            {
-                let mut state = cluster.state();
-                state.queues.insert((name.clone(), broker.clone()), spec.write_queues);
-                state.changing -= 1;
-            }
-            if counts {
-                cluster.record_run(Event::FaultHit(fault.clone(), "config-changes", 1));
-            }
+        }
+    }
+}
+
+/// Changes a topic at one broker after the other. It never gets fewer queues.
+async fn change_topic(cluster: &Cluster, host: &Host, admin: &Admin, change: Change) {
+    let Change { fault, topic: name, queues, counts, brokers } = change;
+    let Some(topic) = cluster.plan.scenario.topics.iter().find(|topic| topic.name == name) else { return };
+    for broker in &brokers {
+        let addr = cluster.address(&format!("{broker}/0"), Port::Client);
+        let least = queues.unwrap_or(MADE_FOR_SENDERS).max(cluster.queues_of(topic, broker));
+        let writable = !cluster.is_drained(&name, broker);
+        let spec = TopicSpec { writable, ..TopicSpec::new(&name, least) };
+        while admin.create_topic_at(&addr, &spec).await.is_err() {
+            host.sleep(START_PAUSE).await;
+        }
+        {
+            let mut state = cluster.state();
+            state.queues.insert((name.clone(), broker.clone()), spec.write_queues);
+            state.unasked -= 1;
+        }
+        if counts {
+            cluster.record_run(Event::FaultHit(fault.clone(), "config-changes", 1));
         }
     }
 }
@@ -231,9 +247,9 @@ async fn settle(cluster: &Cluster, host: &Host, admin: &Admin, each: &[(String, 
 
 /// What is pending as far as the history tells: nodes that are down, sends, listeners, refused messages.
 fn pending_here(cluster: &Cluster) -> Vec<String> {
-    let (wanted, producing, sending, changing) = {
+    let (wanted, producing, sending, unasked) = {
         let state = cluster.state();
-        (state.wanted.clone(), state.producing.clone(), state.sending.values().sum::<u64>(), state.changing)
+        (state.wanted.clone(), state.producing.clone(), state.sending.values().sum::<u64>(), state.unasked)
     };
     let mut pending: Vec<String> =
         wanted.iter().filter(|node| !cluster.is_up(node)).map(|node| down(cluster, node)).collect();
@@ -241,8 +257,8 @@ fn pending_here(cluster: &Cluster) -> Vec<String> {
     if sending > 0 {
         pending.push(format!("{sending} sends have no result"));
     }
-    if changing > 0 {
-        pending.push(format!("topics have not their new queues at {changing} brokers"));
+    if unasked > 0 {
+        pending.push(format!("{unasked} brokers have not done what an administrator asks of them"));
     }
     pending.extend(cluster.recorder.with(|history| super::pending::deliveries(&cluster.plan.scenario, history)));
     pending

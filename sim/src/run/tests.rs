@@ -338,6 +338,45 @@ fn a_topic_gets_more_queues_and_all_of_them_are_read() {
     assert!(run.history.records.iter().any(|record| record.event == Event::Converged));
 }
 
+/// Of a log that has expired as soon as it is written, all but the last file goes, at once and not before.
+#[test]
+fn an_administrator_who_is_asked_to_delete_does_so() {
+    let text = r#"
+        format = 1
+        active = "12s"
+        settle = "1m"
+        [[broker]]
+        name = "broker-a"
+        config = { mappedFileSizeCommitLog = "64KiB", maxMessageSize = 8192, fileReservedTime = 0, deleteWhen = "23" }
+        [[topic]]
+        name = "orders"
+        [[producer]]
+        group = "checkout"
+        topic = "orders"
+        rate = "10/s"
+        body = "4KiB"
+        end = "8s"
+        [[consumer]]
+        group = "billing"
+        subscribe = "orders"
+        [[fault]]
+        id = "f"
+        at = "10s"
+        kind = "delete-expired"
+        node = "broker-a/0"
+    "#;
+    let (_, run) = run_text(text);
+    let counts = &run.findings.counts;
+    assert_eq!(counts["deletions-asked"], 1);
+    assert!((4..=6).contains(&counts["files-deleted"]), "{} files of 64 KiB hold 320 KiB", counts["files-deleted"]);
+    let first = place(&run, |event| matches!(event, Event::Delete(_)));
+    let asked = begin(&run, "f");
+    assert!(asked < first, "nothing goes by itself at this hour");
+    let waited = run.history.records[first].at - run.history.records[asked].at;
+    assert!(waited < 1_000_000_000, "{waited} ns");
+    place(&run, |event| *event == Event::Converged);
+}
+
 /// Lets calls on files of the broker fail from second 2 on, until it is killed at second 4.
 fn run_with_failing(fault: &str) -> Finished {
     let (_, run) = run_with(&format!(

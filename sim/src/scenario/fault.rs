@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::units::Span;
-use crate::disk::{DiskError, Durability, Hits, Media, Survival};
+use crate::disk::{DiskError, Hits, Media, Survival};
 
 /// A fault.
 #[derive(Debug, Clone)]
@@ -145,6 +145,11 @@ pub enum FaultKind {
         /// The topic.
         topic: String,
     },
+    /// An administrator has the broker delete the log files that have expired, whatever the hour.
+    DeleteExpired {
+        /// The node.
+        node: String,
+    },
     /// Product code behaves unusually where it may (`host::buggify!`), on every node.
     Buggify {
         /// Where, by the names of [`BUGGIFY`](crate::points::BUGGIFY).
@@ -267,7 +272,7 @@ impl Fault {
 
 impl FaultKind {
     /// All names that `kind` may have in files.
-    pub const NAMES: [&str; 49] = [
+    pub const NAMES: [&str; 50] = [
         "kill",
         "panic",
         "stop",
@@ -317,6 +322,7 @@ impl FaultKind {
         "config-change",
         "buggify",
         "drain",
+        "delete-expired",
     ];
 
     /// Its name in files.
@@ -332,6 +338,7 @@ impl FaultKind {
             FaultKind::ConfigChange { .. } => "config-change",
             FaultKind::Buggify { .. } => "buggify",
             FaultKind::Drain { .. } => "drain",
+            FaultKind::DeleteExpired { .. } => "delete-expired",
             FaultKind::PowerLoss { .. } => "power-loss",
             FaultKind::Pause { .. } => "pause",
             FaultKind::Cut { .. } => "cut",
@@ -369,6 +376,7 @@ impl FaultKind {
             | FaultKind::DiskSlow { node, .. }
             | FaultKind::DiskStall { node }
             | FaultKind::Drain { node, .. }
+            | FaultKind::DeleteExpired { node }
             | FaultKind::DiskGone { node }
             | FaultKind::DiskReplaced { node }
             | FaultKind::FilesLost { node, .. }
@@ -410,6 +418,7 @@ impl FaultKind {
                 | FaultKind::DiskStall { .. }
                 | FaultKind::DiskGone { .. }
                 | FaultKind::DiskReplaced { .. }
+                | FaultKind::DeleteExpired { .. }
                 | FaultKind::FilesLost { .. }
                 | FaultKind::RestoreBackup { .. }
                 | FaultKind::DiskError { .. }
@@ -431,7 +440,9 @@ impl FaultKind {
             | FaultKind::FilesLost { .. }
             | FaultKind::RestoreBackup { .. }
             | FaultKind::DomainPowerLoss { .. } => Lasting::Down,
-            FaultKind::OnLink { what: LinkFault::Reset, .. } | FaultKind::ConfigChange { .. } => Lasting::Moment,
+            FaultKind::OnLink { what: LinkFault::Reset, .. }
+            | FaultKind::ConfigChange { .. }
+            | FaultKind::DeleteExpired { .. } => Lasting::Moment,
             _ => Lasting::For,
         }
     }
@@ -514,29 +525,6 @@ pub fn media_name(what: Media) -> &'static str {
         Media::BitRot => "bit-rot",
         Media::LatentSector => "latent-sector",
     }
-}
-
-/// What the file system of a broker promises beyond flushed content (`spec/simulation.md` 2.2).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FileSystem {
-    /// One of the others, drawn from the seed.
-    Any,
-    /// That one.
-    Is(Durability),
-}
-
-impl FileSystem {
-    /// What a broker has if the file does not say: POSIX and no more.
-    pub const DEFAULT: FileSystem = FileSystem::Is(Durability::Strict);
-
-    /// All of them with their names in files.
-    pub const NAMES: [(&'static str, FileSystem); 5] = [
-        ("any", FileSystem::Any),
-        ("strict", FileSystem::Is(Durability::Strict)),
-        ("ordered-journal", FileSystem::Is(Durability::OrderedJournal)),
-        ("delayed-alloc", FileSystem::Is(Durability::DelayedAlloc)),
-        ("revert-on-error", FileSystem::Is(Durability::RevertOnError)),
-    ];
 }
 
 /// How long a fault lasts, by the key that says so.

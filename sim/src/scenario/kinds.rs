@@ -108,6 +108,7 @@ impl Kinds<'_, '_> {
                 self.places.drains.push(At { value: (topic.value.clone(), node.clone()), at: topic.at });
                 FaultKind::Drain { node, topic: topic.value }
             }
+            "delete-expired" => FaultKind::DeleteExpired { node: self.node()? },
             "rebalance-storm" => {
                 let group = self.table.required::<String>("group")?;
                 self.places.consumers.push(group.clone());

@@ -270,6 +270,7 @@ fn print_kind(out: &mut Lines, kind: &FaultKind) {
         | FaultKind::DiskStall { .. }
         | FaultKind::DiskGone { .. }
         | FaultKind::DiskReplaced { .. }
+        | FaultKind::DeleteExpired { .. }
         | FaultKind::Partition { .. }
         | FaultKind::AcceptFull { .. }
         | FaultKind::ConnectHang { .. }

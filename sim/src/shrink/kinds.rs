@@ -55,6 +55,7 @@ pub(super) fn simpler(kind: &FaultKind) -> Vec<FaultKind> {
         | FaultKind::Partition { .. }
         | FaultKind::ConfigChange { .. }
         | FaultKind::Drain { .. }
+        | FaultKind::DeleteExpired { .. }
         | FaultKind::AcceptFull { .. }
         | FaultKind::ConnectHang { .. }
         | FaultKind::DiskGone { .. }

@@ -237,6 +237,8 @@ fn kinds_of_many_nodes_read_and_print() {
     assert_eq!(kind("kind = \"buggify\"\nfor = \"9s\""), FaultKind::Buggify { names: all, chance_ppm: 250_000 });
     let drain = kind("kind = \"drain\"\nnode = \"broker-a/0\"\ntopic = \"orders\"\nfor = \"20s\"");
     assert_eq!(drain, FaultKind::Drain { node: "broker-a/0".into(), topic: "orders".into() });
+    let deletion = kind("kind = \"delete-expired\"\nnode = \"broker-a/0\"");
+    assert_eq!(deletion, FaultKind::DeleteExpired { node: "broker-a/0".into() });
     let domain = "[[domain]]\nname = \"rack\"\nnodes = [\"broker-b\", \"namesrv/0\"]\n";
     let text = format!("{BEFORE}kind = \"power-loss\"\ndomain = \"rack\"\nstyle = \"all-old\"\n{domain}");
     let scenario = Scenario::parse("x.toml", &text).unwrap();
@@ -258,6 +260,8 @@ fn many_nodes_that_are_not_there_are_named() {
     insta::assert_snapshot!(told("kind = \"config-change\"\ntopic = \"orders\"\nqueues = 4"), @"3:10: `queues` is 4, and `orders` has 4 already; a topic can only get more queues");
     insta::assert_snapshot!(told("kind = \"config-change\"\ntopic = \"orders\"\nqueues = 1025"), @"3:10: `queues` is 1025, the most is 1024");
     insta::assert_snapshot!(told("kind = \"config-change\"\ntopic = \"orders\"\nqueues = 9\nfor = \"1s\""), @"4:7: `config-change` happens in a moment: it has no `for`");
+    insta::assert_snapshot!(told("kind = \"delete-expired\"\nnode = \"namesrv/0\""), @"2:8: `delete-expired` needs a broker, `namesrv/0` has no disk");
+    insta::assert_snapshot!(told("kind = \"delete-expired\"\nnode = \"broker-a/0\"\nfor = \"1s\""), @"3:7: `delete-expired` happens in a moment: it has no `for`");
     insta::assert_snapshot!(told("kind = \"rebalance-storm\"\ngroup = \"billing\"\nevery = \"0s\""), @"3:9: `every` is shorter than 1ms");
     let one = told(
         "kind = \"rebalance-storm\"\ngroup = \"alone\"\nevery = \"1s\"\n[[consumer]]\ngroup = \"alone\"\nsubscribe = \"orders\"",
