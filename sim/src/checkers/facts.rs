@@ -428,8 +428,12 @@ fn registration_nanos(scenario: &Scenario) -> u64 {
     scenario.brokers.iter().map(period).max().unwrap_or(0) * 1_000_000
 }
 
-/// The stretches in which faults froze nodes, held them at gates, took the space of their disks or let calls on files
-/// fail.
+/// A broker saves offsets with about ten requests, each of which takes up to 50 ms of a usual disk. So many times slower,
+/// that is 7 s, which with the pause of 5 s is as long as a save may take by [`ON_DISK_NANOS`](super::commits).
+const NOT_TOO_SLOW: u32 = 14;
+
+/// The stretches in which faults froze nodes, held them at gates, took the space of their disks, let calls on files fail
+/// or made them too slow to wait for.
 fn hindered<'a>(scenario: &'a Scenario, history: &History) -> BTreeMap<&'a str, Vec<(u64, u64)>> {
     let hinders = |fault: &&Fault| {
         matches!(
@@ -440,7 +444,7 @@ fn hindered<'a>(scenario: &'a Scenario, history: &History) -> BTreeMap<&'a str, 
                 | FaultKind::DiskStall { .. }
                 | FaultKind::DiskGone { .. }
                 | FaultKind::DiskError { .. }
-        )
+        ) || matches!(fault.kind, FaultKind::DiskSlow { factor, .. } if factor > NOT_TOO_SLOW)
     };
     let hinderers = scenario.faults.iter().filter(hinders);
     let nodes: BTreeMap<&str, &str> =

@@ -629,6 +629,19 @@ fn a_member_that_was_frozen_goes_on_with_what_it_asked_for_before() {
 }
 
 #[test]
+fn a_disk_that_is_too_slow_may_not_have_saved_what_was_committed_long_before_a_crash() {
+    let found = |factor: u32| {
+        let slow = format!("kind = \"disk-slow\"\nnode = \"broker-a/0\"\nfactor = {factor}\nfor = \"1s\"\n");
+        let story = Story::with("SYNC_FLUSH", &format!("[[fault]]\nid = \"f\"\nat = \"1s\"\n{slow}"));
+        story.send(0, 0).consume(0, 0).event("probe/0", |_| Event::FaultBegin("f".into(), "disk-slow")).commit(1);
+        story.later(20).down("broker-a/0", Down::Kill).restart("broker-a/0").recover(1).commit(0);
+        story.found()
+    };
+    assert_eq!(found(14), [("commit-regress", 1)]);
+    assert_eq!(found(15), []);
+}
+
+#[test]
 fn a_member_that_started_after_a_commit_knows_it() {
     let found = |committed| {
         let story = Story::of("SYNC_FLUSH");
