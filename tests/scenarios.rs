@@ -115,11 +115,15 @@ scenarios! {
     cut_off_owner_commits: "cut-off-owner-commits",
     damaged_disk: "damaged-disk",
     dead_letters: "dead-letters",
+    deletion_at_hour: "deletion-at-hour",
+    deletion_by_hand_under_read: "deletion-by-hand-under-read",
     disk_85_percent: "disk-85-percent",
     disk_errors: "disk-errors",
+    disk_full_and_back: "disk-full-and-back",
     disk_replaced: "disk-replaced",
     every_poll: "every-poll",
     fenced_while_a_send_waits: "fenced-while-a-send-waits",
+    fsync_error: "fsync-error",
     given_away_in_silence: "given-away-in-silence",
     index_knew_more_than_the_log: "index-knew-more-than-the-log",
     index_lost: "index-lost",
@@ -134,12 +138,79 @@ scenarios! {
     w22_retries_after_power_loss: "retries-after-power-loss",
     retry_deleted_with_its_log_file: "retry-deleted-with-its-log-file",
     rotten_queues: "rotten-queues",
+    segment_roll_under_crash: "segment-roll-under-crash",
+    slow_disk: "slow-disk",
     stopped_while_offsets_are_saved: "stopped-while-offsets-are-saved",
     topic_grows: "topic-grows",
     transient_pool_kill: "transient-pool-kill",
     unreadable_among_others: "unreadable-among-others",
     worse_disks: "worse-disks",
     wrong_clocks: "wrong-clocks",
+}
+
+/// The history of a run that passes, record by record.
+fn history(name: &str, seed: u64) -> Vec<Value> {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("history.jsonl");
+    let (result, code) = run(&scenario(name), seed, &["--history", file.to_str().unwrap()]);
+    assert_eq!(code, Some(0), "{name} seed {seed}: {}", result["problems"]);
+    let text = std::fs::read_to_string(file).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn of_kind<'a>(records: &'a [Value], kind: &'a str) -> impl Iterator<Item = &'a Value> {
+    records.iter().filter(move |record| record["k"] == kind)
+}
+
+#[test]
+fn expired_files_go_in_the_hour_of_delete_when_and_not_before() {
+    const SECOND: u64 = 1_000_000_000;
+    let (hour, file_bytes) = (3600 * SECOND, 256 << 10);
+    let records = history("deletion-at-hour", 1);
+    let number = |record: &Value, key: &str| record[key].as_u64().unwrap();
+    // When each byte of the log was appended.
+    let appends: Vec<(u64, u64)> =
+        of_kind(&records, "append").map(|record| (number(record, "x"), number(record, "t"))).collect();
+    let deletions: Vec<(u64, u64)> =
+        of_kind(&records, "delete").map(|record| (number(record, "x"), number(record, "t"))).collect();
+    let mut ages = Vec::new();
+    for &(start, at) in &deletions {
+        let (_, last) = appends.iter().rfind(|(end, _)| *end <= start + file_bytes).unwrap();
+        assert!(at >= 2 * hour && at - last >= hour, "the file at {start} was {} s old at {at}", (at - last) / SECOND);
+        ages.push((at - last) / SECOND);
+    }
+    // Most had been expired for long, and had waited for their hour.
+    assert!(deletions.len() > 40 && ages[0] > 7000, "{ages:?}");
+    assert!(
+        deletions.windows(2).all(|pair| pair[1].0 == pair[0].0 + file_bytes),
+        "the oldest goes first: {deletions:?}"
+    );
+}
+
+#[test]
+fn p031_the_write_limit_is_90_percent_whatever_the_settings_say_and_ends_at_85() {
+    let records = history("disk-full-and-back", 1);
+    let time = |kind: &str, id: &str| {
+        let record = of_kind(&records, kind).find(|record| record["f"] == id);
+        record.unwrap_or_else(|| panic!("no {kind} of {id}"))["t"].as_u64().unwrap()
+    };
+    // How many sends got this answer from so many seconds after one moment to another one.
+    let count = |kind: &'static str, after: u64, (from, to): (u64, u64)| {
+        let within = from + after * 1_000_000_000..to;
+        of_kind(&records, kind).filter(|record| within.contains(&record["t"].as_u64().unwrap())).count()
+    };
+    let fresh = (time("fault.end", "starts-at-89"), time("fault.end", "fresh"));
+    let full = (time("fault.begin", "above-90"), time("fault.begin", "between"));
+    let nearly = (time("fault.begin", "between"), time("fault.begin", "below-85"));
+    let below = (time("fault.begin", "below-85"), time("fault.end", "below-85"));
+    assert!(count("send.ok", 3, fresh) > 100 && count("send.fail", 3, fresh) == 0, "89 % on a fresh broker");
+    assert!(count("send.ok", 11, full) == 0 && count("send.fail", 11, full) > 50, "92 %");
+    assert!(count("send.ok", 0, nearly) == 0 && count("send.fail", 0, nearly) > 100, "89 % on the way down");
+    assert!(count("send.ok", 11, below) > 50 && count("send.fail", 11, below) == 0, "84 %");
+    // 14 is "service not available". A broker that is not there gives no answer.
+    let late = of_kind(&records, "send.fail").filter(|record| record["t"].as_u64().unwrap() > fresh.1);
+    let others: Vec<_> = late.filter(|record| record["v"] != "code-14").collect();
+    assert!(others.is_empty(), "{others:?}");
 }
 
 #[test]
