@@ -26,6 +26,7 @@ use crate::{
     stand::{self, Ended, Observer, SideReport, StandConfig},
 };
 
+pub use audit::StoreFiles;
 use cluster::{Cluster, Phase};
 
 /// How long servers may take to start and to register.

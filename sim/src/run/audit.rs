@@ -18,10 +18,10 @@ use super::cluster::{Cluster, STORE_PATH, broker_config, group_of};
 /// The most that is told of one store: one damage may show in many places.
 const TOLD_MAX: usize = 20;
 
-/// A store on a disk that nobody uses meanwhile.
-struct Files<'a>(&'a SparseImage);
+/// The store that the image of a disk has in `/store`.
+pub struct StoreFiles<'a>(pub &'a SparseImage);
 
-impl AuditSource for Files<'_> {
+impl AuditSource for StoreFiles<'_> {
     fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
         let dir = Path::new(STORE_PATH).join(dir);
         let entry = |path: &Path, is_dir| {
@@ -54,9 +54,9 @@ pub(super) fn audit_all(cluster: &Cluster, converged: bool) {
         options.index_shape = Some((config.store.index_slots, config.store.index_entries));
         options.delay_levels = config.store.delay_levels;
         options.commit_log_dir = config.store.commit_log_dir.unwrap_or(options.commit_log_dir);
-        let found = audit(&Files(&image), &options).expect("an image is in memory");
+        let found = audit(&StoreFiles(&image), &options).expect("an image is in memory");
         cluster.record(&node, |_| Event::Audited { records: found.records, entries: found.entries });
-        dead_letters(cluster, &node, &Files(&image), &options.commit_log_dir);
+        dead_letters(cluster, &node, &StoreFiles(&image), &options.commit_log_dir);
         for finding in found.findings.into_iter().take(TOLD_MAX) {
             cluster.record(&node, |_| Event::Unsound(finding.path.display().to_string(), finding.at, finding.what));
         }
@@ -64,7 +64,7 @@ pub(super) fn audit_all(cluster: &Cluster, converged: bool) {
 }
 
 /// Records the dead letters in the log of a broker.
-fn dead_letters(cluster: &Cluster, node: &str, files: &Files<'_>, commit_log_dir: &Path) {
+fn dead_letters(cluster: &Cluster, node: &str, files: &StoreFiles<'_>, commit_log_dir: &Path) {
     let show = |record: &message::RecordView<'_>, _: &Path, _: u64| {
         if let Some(group) = record.topic.strip_prefix(message::DLQ_PREFIX) {
             let message = Properties::find(record.properties, ID_PROPERTY).and_then(MessageId::parse);
