@@ -11,14 +11,18 @@ use std::{
     time::Duration,
 };
 
-use host::Host;
+use host::{Host, machine::BoxFuture};
 use message::{Draft, PhyOffset, QueueOffset, StoredMessage, SysFlag};
 use sim::{
     disk::{DiskError, DiskFault, Hits, Survival},
+    run::StoreFiles,
     seed::Seeds,
     stand::{Ended, NodeId, NodeSpec, Observer, Place, Stand, StandConfig, StopSignal, run},
 };
-use store::{FlushDiskType, Flushed, GetRequest, KeyQuery, PutError, Store, StoreConfig, WriteBlock};
+use store::{
+    FlushDiskType, Flushed, GetRequest, KeyQuery, PutError, Store, StoreConfig, WriteBlock,
+    audit::{AuditOptions, audit},
+};
 
 const SEEDS: std::ops::Range<u64> = 0..4;
 const QUEUES: u32 = 3;
@@ -722,4 +726,290 @@ fn planted_bugs_lose_acknowledged_messages() {
         });
         assert!(caught, "{mutant}");
     }
+}
+
+/// Holds the dispatcher of the first life once 60 messages are acknowledged.
+struct Holding {
+    shared: Arc<Shared>,
+}
+
+impl Observer for Holding {
+    fn gate(&self, _: &Stand, place: &Place, name: &'static str) -> Option<BoxFuture<()>> {
+        let holds = name == "store.dispatching" && place.incarnation == 1;
+        let is_there = self.shared.acked.lock().unwrap().len() >= 60;
+        (holds && is_there).then(|| Box::pin(std::future::pending()) as BoxFuture<()>)
+    }
+
+    fn panicked(&self, stand: &Stand, place: &Place, task: &'static str, message: &str) {
+        self.shared.panicked(stand, place, task, message);
+    }
+
+    fn exited(&self, stand: &Stand, place: &Place, result: &Result<(), String>) {
+        self.shared.exited(stand, place, result);
+    }
+}
+
+/// What was flushed and not dispatched when the power went is in the queues and in the index after the next start.
+#[test]
+fn p021_what_was_not_dispatched_at_a_power_cut_is_dispatched_by_the_next_start() {
+    let shared = Arc::new(Shared::default());
+    let (told, behind) = (Arc::clone(&shared), Arc::new(Mutex::new(0)));
+    let seen = Arc::clone(&behind);
+    let program = move |host: Host, stop: StopSignal| {
+        let (shared, behind) = (Arc::clone(&told), Arc::clone(&seen));
+        async move {
+            let store = Store::open(config(FlushDiskType::Sync)).await.map_err(|error| error.to_string())?;
+            if host.incarnation() == 1 {
+                for _ in 0..100 {
+                    put(&store, &shared, 100).await.map_err(|error| error.to_string())?;
+                }
+                host.sleep(Duration::from_secs(1)).await;
+                *behind.lock().unwrap() = (0..QUEUES).map(|queue| store.max_offset("orders", queue).0).sum();
+            } else {
+                check(&store, &shared)?;
+                let ends: u64 = (0..QUEUES).map(|queue| store.max_offset("orders", queue).0).sum();
+                assert_eq!(ends, 100);
+            }
+            stop.requested().await;
+            store.shutdown().await.map_err(|error| error.to_string())
+        }
+    };
+    let observer: Arc<dyn Observer> = Arc::new(Holding { shared: Arc::clone(&shared) });
+    let run = run(StandConfig::new(Seeds::from_root(7)), observer, move |stand| async move {
+        let node = stand.add_node(NodeSpec::new("broker-a/0", Ipv4Addr::new(10, 0, 0, 1))).unwrap();
+        stand.start(node, program);
+        stand.sleep(Duration::from_secs(3)).await;
+        stand.power_loss(&[node], Some(Survival::AllOld), 1);
+        stand.restart(node);
+        stand.sleep(Duration::from_secs(1)).await;
+        stand.stop(node, Duration::from_secs(10)).await;
+    });
+    assert_eq!(run.ended, Ended::Finished(()));
+    assert!(shared.errors.lock().unwrap().is_empty(), "{:?}", shared.errors.lock().unwrap());
+    assert_eq!(shared.acked.lock().unwrap().len(), 100);
+    let behind = *behind.lock().unwrap();
+    assert!((55..65).contains(&behind), "{behind} were dispatched before the power went");
+}
+
+/// What is wrong with the store of a node that has stopped, with so many entries in an index file.
+fn unsound(stand: &Stand, node: NodeId, index_entries: u32) -> Vec<String> {
+    let image = stand.disk(node).sparse_image();
+    let index_shape = Some((config(FlushDiskType::Async).index_slots, index_entries));
+    let options = AuditOptions { index_shape, dispatched: true, ..AuditOptions::default() };
+    audit(&StoreFiles(&image), &options).unwrap().findings.iter().map(ToString::to_string).collect()
+}
+
+/// Each unit fits the record it points at, however often the power went.
+#[test]
+fn p022_units_fit_the_log_after_two_losses_of_power() {
+    for seed in 0..50 {
+        let shared = Arc::new(Shared::default());
+        let told = Arc::clone(&shared);
+        let program = move |host: Host, stop: StopSignal| {
+            let shared = Arc::clone(&told);
+            async move {
+                let settings = StoreConfig { commit_log_file_bytes: 1 << 20, ..config(FlushDiskType::Async) };
+                let store = Store::open(settings).await.map_err(|error| error.to_string())?;
+                let mut rng = host.rng("pauses");
+                let count = [300, 10_000, 10][host.incarnation() as usize - 1];
+                for _ in 0..count {
+                    put(&store, &shared, 10).await.map_err(|error| error.to_string())?;
+                    if rng.below(100) == 0 {
+                        host.sleep(Duration::from_millis(20)).await;
+                    }
+                }
+                settle(&host, &store).await;
+                stop.requested().await;
+                store.shutdown().await.map_err(|error| error.to_string())
+            }
+        };
+        on_stand(seed, &shared, 64 << 20, move |stand, node| async move {
+            stand.start(node, program);
+            stand.sleep(Duration::from_millis(20 + 37 * (seed % 11))).await;
+            stand.power_loss(&[node], None, 1);
+            stand.restart(node);
+            stand.sleep(Duration::from_millis(500 + 173 * (seed % 13))).await;
+            stand.power_loss(&[node], None, 2);
+            stand.restart(node);
+            stand.sleep(Duration::from_secs(3)).await;
+            stand.stop(node, Duration::from_secs(10)).await;
+            assert_eq!(unsound(&stand, node, 200), Vec::<String>::new(), "seed {seed}");
+        });
+    }
+}
+
+/// Index files that are filled write the checkpoint. It says nothing of queues that are not on disk.
+#[test]
+fn p023_the_checkpoint_that_the_index_writes_does_not_lead_the_queues() {
+    let shared = Arc::new(Shared::default());
+    let told = Arc::clone(&shared);
+    let program = move |host: Host, stop: StopSignal| {
+        let shared = Arc::clone(&told);
+        async move {
+            let never = Duration::from_secs(1 << 20);
+            let settings = StoreConfig {
+                index_entries: 20,
+                queue_flush_interval: never,
+                queue_flush_thorough_interval: never,
+                ..config(FlushDiskType::Sync)
+            };
+            let store = Store::open(settings).await.map_err(|error| error.to_string())?;
+            check(&store, &shared)?;
+            if host.incarnation() == 1 {
+                for _ in 0..200 {
+                    put(&store, &shared, 400).await.map_err(|error| error.to_string())?;
+                }
+                settle(&host, &store).await;
+            }
+            stop.requested().await;
+            store.shutdown().await.map_err(|error| error.to_string())
+        }
+    };
+    on_stand(7, &shared, 64 << 20, move |stand, node| async move {
+        stand.start(node, program);
+        stand.sleep(Duration::from_secs(4)).await;
+        let files = stand.disk(node).image();
+        assert!(files.files().filter(|(path, _)| path.starts_with("/store/index")).count() > 5);
+        let durable = stand.disk(node).durable_image(stand.now().as_nanos() as u64);
+        // Milliseconds of the newest message that is durable in the log, in the queues.
+        let checkpoint = durable.read("/store/checkpoint").unwrap();
+        let time = |at: usize| i64::from_be_bytes(checkpoint[at..at + 8].try_into().unwrap());
+        assert_eq!(time(8), 0, "no queue was flushed; the log was up to {}", time(0));
+        stand.power_loss(&[node], Some(Survival::AllOld), 1);
+        stand.restart(node);
+        stand.sleep(Duration::from_secs(1)).await;
+        stand.stop(node, Duration::from_secs(10)).await;
+        assert_eq!(unsound(&stand, node, 20), Vec::<String>::new());
+    });
+    assert_eq!(shared.acked.lock().unwrap().len(), 200);
+}
+
+/// A program that sends a hundred messages a second, and tells whether dispatch is not behind for each second.
+fn sending(
+    shared: &Arc<Shared>,
+    lags: &Arc<Mutex<Vec<u64>>>,
+) -> impl Fn(Host, StopSignal) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send>> + Send + Sync + use<> {
+    let (shared, lags) = (Arc::clone(shared), Arc::clone(lags));
+    move |host, stop| {
+        let (shared, lags) = (Arc::clone(&shared), Arc::clone(&lags));
+        Box::pin(async move {
+            let store = Store::open(config(FlushDiskType::Async)).await.map_err(|error| error.to_string())?;
+            check(&store, &shared)?;
+            for number in 1.. {
+                host::select! {
+                    () = stop.requested() => break,
+                    () = host.sleep(Duration::from_millis(10)) => {}
+                }
+                // Refused is as good as stored; stored and never seen is not.
+                match put(&store, &shared, 20).await {
+                    Ok(()) | Err(PutError::Blocked(_)) => {}
+                    Err(error) => return Err(error.to_string()),
+                }
+                if number % 100 == 0 {
+                    lags.lock().unwrap().push(store.dispatch_behind_bytes());
+                }
+            }
+            settle(&host, &store).await;
+            check(&store, &shared)?;
+            store.shutdown().await.map_err(|error| error.to_string())
+        })
+    }
+}
+
+/// One call that fails does not end dispatch. (A panic ends the whole process, here and on a real machine, and the next
+/// start dispatches what was left.)
+#[test]
+fn p027_dispatch_goes_on_after_an_error_and_after_a_crash() {
+    let (shared, lags) = (Arc::new(Shared::default()), Arc::new(Mutex::new(Vec::new())));
+    let program = sending(&shared, &lags);
+    let told = Arc::clone(&lags);
+    on_stand(7, &shared, 64 << 20, move |stand, node| async move {
+        stand.start(node, program);
+        stand.sleep(Duration::from_secs(2)).await;
+        let path = "/store/consumequeue/*";
+        let failing = DiskFault { path: path.into(), error: DiskError::Write, hits: Hits::Nth(1) };
+        stand.disk(node).add_fault(1, failing);
+        stand.sleep(Duration::from_secs(15)).await;
+        let since_fault: Vec<u64> = told.lock().unwrap().iter().skip(7).copied().collect();
+        assert!(since_fault.len() >= 8 && since_fault.iter().all(|behind| *behind < 1000), "{since_fault:?}");
+        stand.kill(node);
+        stand.restart(node);
+        stand.sleep(Duration::from_secs(15)).await;
+        stand.stop(node, Duration::from_secs(10)).await;
+    });
+    assert!(shared.acked.lock().unwrap().len() > 2000, "{}", shared.acked.lock().unwrap().len());
+}
+
+/// Index files cannot be made for a minute: few are tried, messages are taken or refused, and in the end all are found.
+#[test]
+fn p028_an_index_file_that_cannot_be_made_leaves_no_trail_of_files() {
+    let (shared, lags) = (Arc::new(Shared::default()), Arc::new(Mutex::new(Vec::new())));
+    let program = sending(&shared, &lags);
+    on_stand(7, &shared, 64 << 20, move |stand, node| async move {
+        let index_files = move |stand: &Stand| {
+            let image = stand.disk(node).image();
+            image.files().filter(|(path, _)| path.starts_with("/store/index")).count()
+        };
+        stand.start(node, program);
+        stand.sleep(Duration::from_secs(3)).await;
+        let before = index_files(&stand);
+        let failing =
+            DiskFault { path: "/store/index/*".into(), error: DiskError::Write, hits: Hits::Chance(1_000_000) };
+        stand.disk(node).add_fault(1, failing);
+        stand.sleep(Duration::from_secs(60)).await;
+        let after = index_files(&stand);
+        assert!(before >= 1 && after <= before + 2, "{before} index files became {after}");
+        stand.disk(node).remove_fault(1);
+        stand.sleep(Duration::from_secs(10)).await;
+        // The program looks for each message by its key before it ends.
+        stand.stop(node, Duration::from_secs(10)).await;
+        assert!(index_files(&stand) > before);
+    });
+}
+
+/// Deleting a file takes half a minute, and something else fills the disk meanwhile.
+#[test]
+fn p030_a_long_deletion_does_not_hide_that_the_disk_is_full() {
+    let shared = Arc::new(Shared::default());
+    let told = Arc::clone(&shared);
+    let program = move |host: Host, stop: StopSignal| {
+        let shared = Arc::clone(&told);
+        async move {
+            let pause = Duration::from_secs(30);
+            let settings = StoreConfig {
+                clean_interval: Duration::from_secs(10),
+                delete_log_file_pause: pause,
+                ..config(FlushDiskType::Async)
+            };
+            let store = Store::open(settings).await.map_err(|error| error.to_string())?;
+            for _ in 0..900 {
+                put(&store, &shared, 900).await.map_err(|error| error.to_string())?;
+            }
+            let mut refused_at = Vec::new();
+            loop {
+                host::select! {
+                    () = stop.requested() => break,
+                    () = host.sleep(Duration::from_secs(1)) => {}
+                }
+                if store.write_block().is_some() {
+                    refused_at.push(host.now());
+                }
+            }
+            *shared.number.lock().unwrap() = (refused_at[0] - host::time::Mono::default()).as_secs();
+            store.shutdown().await.map_err(|error| error.to_string())
+        }
+    };
+    on_stand(7, &shared, 16 << 20, move |stand, node| async move {
+        stand.start(node, program);
+        // Deletion begins with the first look, a minute after the start, and takes five minutes.
+        stand.sleep(Duration::from_secs(30)).await;
+        stand.disk(node).fill_percent(87);
+        stand.sleep(Duration::from_secs(70)).await;
+        assert!(stand.disk(node).image().read("/store/commitlog/00000000000000000000").is_err(), "it deletes");
+        stand.disk(node).fill_percent(94);
+        stand.sleep(Duration::from_secs(60)).await;
+        stand.stop(node, Duration::from_secs(1000)).await;
+    });
+    let refused_at = *shared.number.lock().unwrap();
+    assert!((100..=112).contains(&refused_at), "full from second 100 on, refused from {refused_at} on");
 }

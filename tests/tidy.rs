@@ -281,20 +281,63 @@ fn every_scenario_has_its_seeds_in_ci() {
 
 #[test]
 fn every_weakness_has_its_test_where_the_page_says() {
+    assert_eq!(tests_of_page("docs/store.md", 'W', 2), (1..=28).collect::<Vec<_>>());
+}
+
+#[test]
+fn every_report_has_its_test_where_the_page_says() {
+    assert_eq!(tests_of_page("docs/reports.md", 'P', 3), (20..=37).collect::<Vec<_>>());
+}
+
+#[test]
+fn every_crash_point_has_its_tests_where_the_page_says() {
     let page = read(&root().join("docs/store.md"));
-    let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| W") && line.contains("…`")).collect();
-    let mut wrong = String::new();
-    for (number, row) in (1..).zip(&rows) {
-        let name = format!("w{number:02}_");
-        let path = row.rsplit("| `").next().and_then(|cell| cell.split('`').next()).unwrap_or_default();
+    let (_, table) = page.split_once("## What a crash may leave").expect("the page has the table");
+    let rows =
+        table.lines().skip_while(|line| !line.starts_with("|---")).skip(1).take_while(|line| line.starts_with('|'));
+    let (mut wrong, mut count) = (String::new(), 0);
+    for row in rows {
+        count += 1;
+        let last = row.trim_end_matches([' ', '|']).rsplit(" | ").next().unwrap_or_default();
+        let mut source = String::new();
+        for name in last.split('`').skip(1).step_by(2) {
+            let is_there = match name.contains('/') {
+                true => root().join(name).is_file(),
+                false => source.contains(&format!("fn {name}(")),
+            };
+            if !is_there {
+                writeln!(wrong, "docs/store.md: no `{name}`: {row}").unwrap();
+            } else if name.contains('/') {
+                source = read(&root().join(name));
+            }
+        }
+    }
+    assert!(wrong.is_empty() && count == 22, "{count} rows\n{wrong}");
+}
+
+/// The numbers of the rows of a page that begin with a letter and so many digits. A row names a test after its number,
+/// which must be there, or says what it needs that is not there.
+fn tests_of_page(page: &str, letter: char, digits: usize) -> Vec<u32> {
+    let (mut numbers, mut wrong) = (Vec::new(), String::new());
+    for row in read(&root().join(page)).lines() {
+        let number = row.strip_prefix("| ").and_then(|row| row.strip_prefix(letter)).and_then(|row| row.get(..digits));
+        let Some(number) = number.and_then(|number| number.parse::<u32>().ok()) else { continue };
+        numbers.push(number);
+        let last = row.trim_end_matches([' ', '|']).rsplit("| ").next().unwrap_or_default();
+        if last.starts_with("needs ") && last.ends_with("not there") {
+            continue;
+        }
+        let name = format!("{}{number:0digits$}_", letter.to_ascii_lowercase());
+        let path = last.strip_prefix('`').and_then(|cell| cell.split('`').next()).unwrap_or_default();
         let source = if root().join(path).is_file() { read(&root().join(path)) } else { String::new() };
         // A scenario has its name in a list of tests.
         let is_there = [format!("fn {name}"), format!("    {name}")].iter().any(|test| source.contains(test));
-        if !row.starts_with(&format!("| W{number:02}:")) || !row.contains(&format!("`{name}…`")) || !is_there {
-            writeln!(wrong, "docs/store.md: no test `{name}…` in `{path}`: {row}").unwrap();
+        if !last.ends_with(&format!("`{name}…`")) || !is_there {
+            writeln!(wrong, "{page}: no test `{name}…` in `{path}`: {row}").unwrap();
         }
     }
-    assert!(wrong.is_empty() && rows.len() == 28, "{} rows\n{wrong}", rows.len());
+    assert!(wrong.is_empty(), "\n{wrong}");
+    numbers
 }
 
 /// One Rust file: its path, and its lines up to the module of its unit tests.

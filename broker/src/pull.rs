@@ -9,6 +9,7 @@ use remoting::{
     body::SubscriptionGroupConfig,
 };
 use store::{GetRequest, GetResult, GetStatus, MessageFilter, Store};
+use tracing::warn;
 
 use crate::{
     clients::Clients,
@@ -161,6 +162,16 @@ impl<P: Clone + Send + Sync + 'static> Pulls<P> {
             GetStatus::OffsetTooSmall => (ResponseCode::PULL_OFFSET_MOVED, "OFFSET_TOO_SMALL"),
         };
         if code == ResponseCode::PULL_OFFSET_MOVED {
+            let Plan { group, topic, queue, .. } = plan;
+            warn!(
+                group,
+                topic,
+                queue,
+                from = wanted.0,
+                to = result.next.0,
+                status,
+                "a group cannot go on where it was"
+            );
             host::point!("broker.offset-moved", result.next.0);
         }
         self.store.count_get(result.count);

@@ -132,26 +132,43 @@ impl Cleaner {
                 () = self.host.sleep(pause) => {}
             }
             pause = self.config.clean_interval;
-            if let Err(error) = self.clean_log(&stop).await {
-                warn!(error = &error as &dyn std::error::Error, "log files cannot be deleted");
+            self.looking(self.pass(&mut cleaned_to, &stop)).await;
+        }
+    }
+
+    /// Looks at the disk as often as ever while something takes its time: a slow deletion must not hide that the disk
+    /// has become full.
+    async fn looking(&self, work: impl Future<Output = ()>) {
+        let mut work = std::pin::pin!(work);
+        loop {
+            host::select! {
+                () = &mut work => return,
+                () = self.host.sleep(self.config.clean_interval) => { self.disk.look(); }
             }
-            let start = self.log.start();
-            if start > cleaned_to {
-                match self.clean_queues(start, &stop).await {
-                    Ok(()) => {
-                        cleaned_to = start;
-                        self.queues.changed.notify_one(); // The checkpoint says which index files count.
-                    }
-                    Err(error) => {
-                        warn!(error = &error as &dyn std::error::Error, "consume-queue files cannot be deleted");
-                    }
+        }
+    }
+
+    /// Deletes what is due of the log, and of queues and index what pointed there.
+    async fn pass(&self, cleaned_to: &mut u64, stop: &Stop) {
+        if let Err(error) = self.clean_log(stop).await {
+            warn!(error = &error as &dyn std::error::Error, "log files cannot be deleted");
+        }
+        let start = self.log.start();
+        if start > *cleaned_to {
+            match self.clean_queues(start, stop).await {
+                Ok(()) => {
+                    *cleaned_to = start;
+                    self.queues.changed.notify_one(); // The checkpoint says which index files count.
+                }
+                Err(error) => {
+                    warn!(error = &error as &dyn std::error::Error, "consume-queue files cannot be deleted");
                 }
             }
-            if let Some(index) = &self.index
-                && let Err(error) = index.remove_expired(start).await
-            {
-                warn!(error = &error as &dyn std::error::Error, "index files cannot be deleted");
-            }
+        }
+        if let Some(index) = &self.index
+            && let Err(error) = index.remove_expired(start).await
+        {
+            warn!(error = &error as &dyn std::error::Error, "index files cannot be deleted");
         }
     }
 

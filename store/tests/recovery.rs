@@ -438,7 +438,7 @@ fn a_file_of_length_zero_in_the_middle_is_refused() {
 }
 
 #[test]
-fn a_hole_in_the_log_is_refused_until_the_loss_is_accepted() {
+fn p037_a_hole_in_the_log_is_refused_until_the_loss_is_accepted() {
     on_machine(|dir| async move {
         let (running, all) = filled(&dir).await;
         let killed = dir.with_extension("killed");
