@@ -435,6 +435,37 @@ fn w03_a_queue_that_could_not_be_written_lacks_no_entry() {
     }
 }
 
+/// The checkpoint only tells the next start where to begin.
+#[test]
+fn a_checkpoint_that_cannot_be_written_stops_no_message() {
+    for seed in SEEDS {
+        for error in [DiskError::Write, DiskError::Flush] {
+            let shared = Arc::new(Shared::default());
+            let program = life(&shared, FlushDiskType::Sync);
+            let told = Arc::clone(&shared);
+            on_stand(seed, &shared, 64 << 20, move |stand, node| async move {
+                let acked = || told.acked.lock().unwrap().len();
+                stand.start(node, program);
+                stand.sleep(Duration::from_secs(1)).await;
+                let failing = DiskFault { path: "/store/checkpoint".into(), error, hits: Hits::Chance(1_000_000) };
+                stand.disk(node).add_fault(1, failing);
+                stand.sleep(Duration::from_secs(4)).await;
+                let before = acked();
+                stand.sleep(Duration::from_secs(1)).await;
+                assert!(acked() > before, "seed {seed}, {error:?}: nothing is acknowledged any more");
+                stand.disk(node).remove_fault(1);
+                // Each next life compares with what was acknowledged.
+                for survival in [Survival::AllOld, Survival::AllNew] {
+                    stand.power_loss(&[node], Some(survival), seed);
+                    stand.restart(node);
+                    stand.sleep(Duration::from_secs(3)).await;
+                }
+                stand.stop(node, Duration::from_secs(10)).await;
+            });
+        }
+    }
+}
+
 /// What a life after a kill could read is there after a loss of power, though nobody had waited for the disk.
 #[test]
 fn w12_what_recovery_shows_is_on_disk() {

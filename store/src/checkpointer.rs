@@ -13,7 +13,7 @@ use host::{
     Host,
     worker::{Stop, stopped},
 };
-use tracing::error;
+use tracing::{error, warn};
 
 use crate::{
     checkpoint::{Base, Checkpoint, FlushedMark, Known},
@@ -33,6 +33,8 @@ pub(crate) struct Checkpointer {
     pub(crate) group: Arc<GroupCommit>,
     pub(crate) flushed: Arc<FlushedMark>,
     pub(crate) checkpoint: Checkpoint,
+    /// The checkpoint could not be written when that was tried last.
+    pub(crate) is_stuck: bool,
     /// As it stands in the file.
     pub(crate) base: Base,
     /// As it stands in the file.
@@ -106,14 +108,29 @@ impl Checkpointer {
             clean: clean && all_clean,
             index: self.index.as_ref().zip(self.durable_index).and_then(|(index, mark)| index.known(mark, log_start)),
         };
-        if (base, known) != (self.base, self.known) {
-            self.checkpoint.write(base, known).await?;
-            (self.base, self.known) = (base, known);
-        }
+        let is_written = (base, known) == (self.base, self.known) || self.write(base, known).await;
         if let Some(index) = &self.index {
             index.checkpointed(self.known.index);
         }
-        Ok(all_clean)
+        Ok(all_clean && is_written)
+    }
+
+    /// Writes the checkpoint, and says whether that worked. It only tells the next start where to begin, and any older one
+    /// is as true: without it that start reads more of the log, so no message has to wait for it (`spec/store.md` 4.6).
+    async fn write(&mut self, base: Base, known: Known) -> bool {
+        match self.checkpoint.write(base, known).await {
+            Ok(()) => {
+                (self.base, self.known) = (base, known);
+                self.is_stuck = false;
+            }
+            Err(error) => {
+                if !std::mem::replace(&mut self.is_stuck, true) {
+                    let path = self.checkpoint.path().display();
+                    warn!(error = &error as &dyn std::error::Error, checkpoint = %path, "cannot be written, tried again");
+                }
+            }
+        }
+        !self.is_stuck
     }
 
     /// True if nothing was left dirty.
@@ -130,10 +147,7 @@ impl Checkpointer {
 
     fn fail(&self, error: &io::Error) {
         self.group.fence();
-        error!(
-            error = error as &dyn std::error::Error,
-            checkpoint = %self.checkpoint.path().display(),
-            "consume queues or index cannot be made durable, writes end"
-        );
+        let error = error as &dyn std::error::Error;
+        error!(error, "consume queues or index cannot be made durable, writes end");
     }
 }

@@ -582,6 +582,7 @@ impl Parts {
             group: Arc::clone(&self.group),
             flushed: Arc::clone(&self.flushed),
             checkpoint,
+            is_stuck: false,
             base,
             known,
             durable,
