@@ -12,7 +12,7 @@ use clap::{Args, Subcommand};
 use host::fs::DirEntry;
 use message::{Properties, RecordView};
 use serde_json::{Map, Value, json};
-use store::audit::{Audit, AuditOptions, AuditSource, Content, audit, each_record};
+use store::audit::{Audit, AuditOptions, AuditSource, Content, Finding, audit, each_record};
 
 use crate::{
     EXIT_FAILED, complain, complain_text,
@@ -174,12 +174,42 @@ fn open(place: &Place) -> Result<(Directory<'_>, AuditOptions), Failure> {
 
 fn check(arguments: &CheckArguments) -> Result<ExitCode, Failure> {
     let (source, options) = open(&arguments.place)?;
-    let found = audit(&source, &options)?;
-    if arguments.json { say!("{}", as_json(&found)) } else { tell(&found) }.map_err(|error| error.to_string())?;
+    let mut found = audit(&source, &options)?;
+    let ahead = check_settings(&source, &mut found)?;
+    let said = if arguments.json { say!("{}", as_json(&found, ahead)) } else { tell(&found, ahead) };
+    said.map_err(|error| error.to_string())?;
     Ok(if found.count == 0 { ExitCode::SUCCESS } else { ExitCode::from(EXIT_DAMAGED) })
 }
 
-fn as_json(audit: &Audit) -> Value {
+/// Reads the files of settings beside a store, as a broker would, and adds what is wrong with them. Returns how many offsets
+/// lie beyond the ends of their queues: a broker lowers them when it starts.
+fn check_settings(source: &Directory<'_>, found: &mut Audit) -> io::Result<usize> {
+    let folder = Path::new("config");
+    let mut ahead = 0;
+    for entry in source.list(folder)?.into_iter().filter(|entry| !entry.is_dir) {
+        if !entry.name.ends_with(".json") && !entry.name.ends_with(".json.bak") {
+            continue;
+        }
+        let path = folder.join(&entry.name);
+        let content = source.read(&path)?;
+        let mut bytes = content.bytes.to_vec();
+        bytes.resize(usize::try_from(content.len).unwrap_or(usize::MAX), 0);
+        match broker::check_stored(&entry.name, &bytes) {
+            Err(what) => {
+                found.count += 1;
+                found.findings.push(Finding { path, at: None, what });
+            }
+            Ok(_) if entry.name.ends_with(".bak") => {}
+            Ok(offsets) => {
+                let end = |topic: String, queue| found.ends.get(&(topic, queue)).copied().unwrap_or(0);
+                ahead += offsets.into_iter().filter(|it| it.offset > end(it.topic.clone(), it.queue)).count();
+            }
+        }
+    }
+    Ok(ahead)
+}
+
+fn as_json(audit: &Audit, ahead: usize) -> Value {
     let findings = audit
         .findings
         .iter()
@@ -193,12 +223,13 @@ fn as_json(audit: &Audit) -> Value {
         "entries": audit.entries,
         "index_entries": audit.index_entries,
         "not_dispatched": audit.not_dispatched,
+        "offsets_ahead": ahead,
         "count": audit.count,
         "findings": findings.collect::<Vec<_>>(),
     })
 }
 
-fn tell(audit: &Audit) -> Result<(), Unwritten> {
+fn tell(audit: &Audit, ahead: usize) -> Result<(), Unwritten> {
     for finding in &audit.findings {
         say!("{finding}")?;
     }
@@ -211,6 +242,9 @@ fn tell(audit: &Audit) -> Result<(), Unwritten> {
     say!("{entries} entries in {queues} queues, {index_entries} in the index")?;
     if !audit.is_clean {
         say!("it was not closed cleanly: {} records wait for their entries until it is opened", audit.not_dispatched)?;
+    }
+    if ahead > 0 {
+        say!("{ahead} offsets lie beyond the ends of their queues: they are lowered to them when it is opened")?;
     }
     match audit.count {
         0 => say!("nothing is wrong"),

@@ -287,7 +287,7 @@ impl DelayedMessages {
         progress.deliveries += 1;
         if progress.deliveries >= self.version_step {
             progress.deliveries = 0;
-            progress.version.counter += 1;
+            progress.version.counter = progress.version.counter.wrapping_add(1); // A file may say anything.
             progress.version.timestamp = now_ms;
         }
     }

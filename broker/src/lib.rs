@@ -30,6 +30,7 @@ mod router;
 mod send;
 mod send_back;
 mod sessions;
+mod stored;
 mod system;
 mod table_file;
 mod tag_filter;
@@ -37,3 +38,4 @@ mod topics;
 
 pub use broker::{Broker, StartError};
 pub use config::{BrokerConfig, Role};
+pub use stored::{StoredOffset, check_stored};

@@ -21,7 +21,10 @@ use host::Host;
 use message::QueueOffset;
 use remoting::LogEpoch;
 use serde::{Deserialize, Serialize};
-use store::{Store, StoreError, config_file::ConfigFile};
+use store::{
+    Store, StoreError,
+    config_file::{ConfigFile, parse},
+};
 use tracing::{error, info};
 
 /// So many epochs before the present one are known by their numbers. A broker that starts once a day has them for two
@@ -92,6 +95,14 @@ impl Stored {
         let earlier = self.earlier.iter().copied().chain(self.whole()).collect();
         Stored { epoch, shows_durable, continues: Vec::new(), earlier: last_few(earlier) }
     }
+}
+
+/// Whether a file holds epochs.
+///
+/// # Errors
+/// Why it does not.
+pub(crate) fn check(content: &[u8]) -> Result<(), String> {
+    parse::<Stored>(content).map(drop)
 }
 
 impl LogEpochs {

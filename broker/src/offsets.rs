@@ -9,7 +9,7 @@ use message::QueueOffset;
 use remoting::body::{ConsumerOffsetTable, DataVersion};
 
 /// Between the topic and the group in the keys of the stored table.
-const SEPARATOR: char = '@';
+pub(crate) const SEPARATOR: char = '@';
 
 /// The offsets of the next message to consume, by topic, group and queue. Stored in `consumerOffset.json` by
 /// `topic@group`; a third part, as in `topic@group@broadcast`, belongs to the group's name.
@@ -68,7 +68,7 @@ impl ConsumerOffsets {
         inner.commits += 1;
         if inner.commits >= self.step {
             inner.commits = 0;
-            inner.version.counter += 1;
+            inner.version.counter = inner.version.counter.wrapping_add(1); // A file may say anything.
             inner.version.timestamp = now_ms;
         }
         // The usual commit finds its queue, and needs no owned names.

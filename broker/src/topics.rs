@@ -247,7 +247,7 @@ impl Topics {
 impl Inner {
     fn next_revision(&mut self, now_ms: i64) -> u64 {
         self.revision += 1;
-        self.version.counter += 1;
+        self.version.counter = self.version.counter.wrapping_add(1); // A file may say anything.
         self.version.timestamp = now_ms;
         self.revision
     }

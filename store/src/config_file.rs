@@ -126,14 +126,7 @@ impl ConfigFile {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Read::Missing),
             Err(source) => return Err(StoreError::Io { op: "read", path: path.to_owned(), source }),
         };
-        if content.is_empty() {
-            return Ok(Read::Bad("it is empty".to_owned()));
-        }
-        let Ok(text) = std::str::from_utf8(&content) else { return Ok(Read::Bad("it is not UTF-8".to_owned())) };
-        match serde_json::from_str(&quote_integer_keys(text)) {
-            Ok(value) => Ok(Read::Value(value)),
-            Err(error) => Ok(Read::Bad(error.to_string())),
-        }
+        Ok(parse(&content).map_or_else(Read::Bad, Read::Value))
     }
 
     async fn remove_if_there(&self, path: &Path) -> Result<(), StoreError> {
@@ -155,6 +148,18 @@ impl ConfigFile {
         name.push(extension);
         PathBuf::from(name)
     }
+}
+
+/// What such a file holds.
+///
+/// # Errors
+/// Why it cannot be read, with the place in it.
+pub fn parse<T: DeserializeOwned>(content: &[u8]) -> Result<T, String> {
+    if content.is_empty() {
+        return Err("it is empty".to_owned());
+    }
+    let text = std::str::from_utf8(content).map_err(|error| format!("byte {} is not UTF-8", error.valid_up_to()))?;
+    serde_json::from_str(&quote_integer_keys(text)).map_err(|error| error.to_string())
 }
 
 enum Read<T> {
