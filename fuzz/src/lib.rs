@@ -4,8 +4,10 @@
 //! everyone who runs the tests runs them.
 
 pub mod batch;
+pub mod config_json;
 pub mod frame;
 pub mod properties;
 pub mod record;
 pub mod scenario;
 pub mod settings;
+pub mod store_dir;
