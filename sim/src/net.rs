@@ -323,7 +323,13 @@ impl Net {
     /// A link is faster now: what it took on before arrives earlier, each direction of a connection in its order. What has
     /// arrived, or waits at the end of a link that holds it, stays as it is.
     fn hasten(&mut self, from: NodeId, to: NodeId, io: &mut Io<'_>) {
-        let mut backlog = self.links.hasten(from, to, io.now);
+        for lane in self.links.lanes(from, to) {
+            self.hasten_lane((from, to), lane, io);
+        }
+    }
+
+    fn hasten_lane(&mut self, link: (NodeId, NodeId), lane: Option<u16>, io: &mut Io<'_>) {
+        let mut backlog = self.links.hasten(link, lane, io.now);
         let mut last: BTreeMap<(u32, EndId), u64> = BTreeMap::new();
         for passage in backlog.passages() {
             let Some(rider) = &mut passage.rider else { continue };
@@ -349,7 +355,7 @@ impl Net {
             }
             conn[end].last_arrival = arrives_at;
         }
-        self.links.keep_backlog(from, to, backlog);
+        self.links.keep_backlog(link, lane, backlog);
     }
 
     /// See [`crate::stand::Stand::reset`]. `pairs` is sorted.

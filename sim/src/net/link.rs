@@ -1,5 +1,7 @@
 //! Links: what lies between two nodes, per direction.
 
+use std::collections::BTreeMap;
+
 use crate::{
     net::{
         Impairment, ImpairmentId, ImpairmentKind, Latency, NetConfig,
@@ -39,16 +41,46 @@ pub(super) struct Links {
 struct Link {
     /// Added to every latency.
     extra: u64,
-    /// When the wire is free for the next segment.
-    next_free: u64,
     impairments: Vec<InEffect>,
+    /// What connections share.
+    wire: Wire,
+    /// The connections of a port that something slows which leaves other ports alone, and as long as what they have sent
+    /// then is under way.
+    lanes: BTreeMap<u16, Wire>,
+}
+
+/// What segments keep busy one after another.
+#[derive(Default)]
+struct Wire {
+    /// When it is free for the next segment.
+    next_free: u64,
     /// What it has taken on while something made it slower; empty while nothing does.
     backlog: Backlog,
 }
 
 impl Link {
-    fn is_slowed(&self) -> bool {
-        self.impairments.iter().any(|other| other.it.kind.slows())
+    fn is_slowed(&self, port: Option<u16>) -> bool {
+        let touches = |only: Option<u16>| only.is_none() || only == port;
+        self.impairments.iter().any(|other| other.it.kind.slows() && touches(other.it.port))
+    }
+
+    /// What a segment of a port that is sent now keeps busy.
+    fn wire_mut(&mut self, port: u16, now: u64) -> &mut Wire {
+        let is_apart = self.impairments.iter().any(|other| other.it.kind.slows() && other.it.port == Some(port));
+        if !is_apart && self.lanes.get(&port).is_none_or(|lane| lane.next_free <= now) {
+            self.lanes.remove(&port);
+            return &mut self.wire;
+        }
+        let next_free = self.wire.next_free;
+        self.lanes.entry(port).or_insert_with(|| Wire { next_free, backlog: Backlog::default() })
+    }
+
+    /// The wire of a lane, or the one that connections share.
+    fn lane_mut(&mut self, lane: Option<u16>) -> Option<&mut Wire> {
+        match lane {
+            None => Some(&mut self.wire),
+            Some(port) => self.lanes.get_mut(&port),
+        }
     }
 }
 
@@ -180,9 +212,9 @@ impl Links {
         }
         self.count_touched(route, losses);
         let pace = self.pace(route, bytes);
-        let link = self.link_mut(from, to);
-        let journey = Journey::new((port, bytes), pace, now.max(link.next_free), (usual, extra));
-        link.next_free = journey.end;
+        let wire = self.link_mut(from, to).wire_mut(port, now);
+        let journey = Journey::new((port, bytes), pace, now.max(wire.next_free), (usual, extra));
+        wire.next_free = journey.end;
         journey
     }
 
@@ -196,26 +228,36 @@ impl Links {
         now: u64,
     ) {
         let link = self.link_mut(route.from, route.to);
-        if route.from != route.to && link.is_slowed() {
-            link.backlog.push(now, Passage { journey, rider, arrives_at, not_before });
+        if route.from != route.to && link.is_slowed(Some(route.port)) {
+            let passage = Passage { journey, rider, arrives_at, not_before };
+            link.wire_mut(route.port, now).backlog.push(now, passage);
         }
     }
 
-    /// Something that made a link slower is gone: what the link has taken on meanwhile goes on as fast as it may now. Gives
+    /// What of a link can be slow by itself: what connections share, and ports that were slowed apart.
+    pub(super) fn lanes(&self, from: NodeId, to: NodeId) -> Vec<Option<u16>> {
+        [None].into_iter().chain(self.link(from, to).lanes.keys().copied().map(Some)).collect()
+    }
+
+    /// Something that made a link slower is gone: what a lane has taken on meanwhile goes on as fast as it may now. Gives
     /// it away; [`keep_backlog`](Links::keep_backlog) takes it back.
-    pub(super) fn hasten(&mut self, from: NodeId, to: NodeId, now: u64) -> Backlog {
-        let mut backlog = std::mem::take(&mut self.link_mut(from, to).backlog);
+    pub(super) fn hasten(&mut self, (from, to): (NodeId, NodeId), lane: Option<u16>, now: u64) -> Backlog {
+        let wire = self.link_mut(from, to).lane_mut(lane);
+        let mut backlog = wire.map(|wire| std::mem::take(&mut wire.backlog)).unwrap_or_default();
         backlog.hasten(now, |journey| self.pace(Route { from, to, port: journey.port }, journey.bytes));
-        let link = self.link_mut(from, to);
-        link.next_free = backlog.end().unwrap_or(link.next_free);
+        if let (Some(end), Some(wire)) = (backlog.end(), self.link_mut(from, to).lane_mut(lane)) {
+            wire.next_free = end;
+        }
         backlog
     }
 
-    /// Keeps a backlog, if something else still makes the link slower.
-    pub(super) fn keep_backlog(&mut self, from: NodeId, to: NodeId, backlog: Backlog) {
+    /// Keeps a backlog, if something else still makes its lane slower.
+    pub(super) fn keep_backlog(&mut self, (from, to): (NodeId, NodeId), lane: Option<u16>, backlog: Backlog) {
         let link = self.link_mut(from, to);
-        if link.is_slowed() {
-            link.backlog = backlog;
+        if link.is_slowed(lane)
+            && let Some(wire) = link.lane_mut(lane)
+        {
+            wire.backlog = backlog;
         }
     }
 
@@ -259,9 +301,9 @@ impl Links {
     pub(super) fn lengthen(&mut self, route: Route, bytes: usize, now: u64) {
         if route.from != route.to {
             let pace = self.pace(route, bytes);
-            let link = self.link_mut(route.from, route.to);
-            let journey = Journey::new((route.port, bytes), pace, link.next_free, (0, 0));
-            link.next_free = journey.end;
+            let wire = self.link_mut(route.from, route.to).wire_mut(route.port, now);
+            let journey = Journey::new((route.port, bytes), pace, wire.next_free, (0, 0));
+            wire.next_free = journey.end;
             self.board(route, (journey, None), (0, 0), now);
         }
     }

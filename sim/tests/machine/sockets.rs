@@ -613,6 +613,45 @@ fn what_waits_for_a_narrow_link_goes_on_at_the_usual_rate_when_that_ends() {
 }
 
 #[test]
+fn a_limit_of_one_port_leaves_the_others_at_the_usual_rate() {
+    const OTHER: u16 = PORT + 1;
+    let net = NetConfig { bandwidth: 1_000_000, ..exact() };
+    on_pair(net, |pair| async move {
+        let listener = pair.server.bind(address(2, OTHER)).await.unwrap();
+        let (mut near, mut far) = pair.connect().await;
+        let (other_near, other_far) = tokio::join!(pair.client.connect(address(2, OTHER)), listener.accept());
+        let (mut other_near, mut other_far) = (other_near.unwrap(), other_far.unwrap().0);
+        let kind = ImpairmentKind::Bandwidth(1_000);
+        let narrow = pair.stand.impair(Impairment { from: pair.a, to: pair.b, port: Some(PORT), kind });
+        let begin = pair.stand.now();
+        near.write_all(&[1; 50_000]).await.unwrap();
+        let slow = async {
+            far.read_exact(&mut [0; 50_000]).await.unwrap();
+            pair.stand.now() - begin
+        };
+        let others = async {
+            other_near.write_all(&[2; 50_000]).await.unwrap();
+            other_far.read_exact(&mut [0; 50_000]).await.unwrap();
+            let passed = pair.stand.now() - begin;
+            pair.stand.sleep(secs(10)).await;
+            pair.stand.lift(narrow);
+            passed
+        };
+        let (slow, others) = tokio::join!(slow, others);
+        // Of 50,000 bytes at a million a second the last segment begins within 50 ms, and travels for one.
+        assert!((ms(1)..=ms(51)).contains(&others), "{others:?}");
+        // About 10,000 were on the narrow wire after ten seconds; what is left takes 40 ms.
+        assert!((others + secs(10)..=others + secs(10) + ms(51)).contains(&slow), "{slow:?}");
+        // The port is back on the wire that all share.
+        pair.stand.sleep(ms(51)).await;
+        let begin = pair.stand.now();
+        near.write_u8(3).await.unwrap();
+        assert_eq!(far.read_u8().await.unwrap(), 3);
+        assert_about(pair.stand.now() - begin, ms(1));
+    });
+}
+
+#[test]
 fn the_wire_takes_what_is_left_of_the_bytes_and_no_less() {
     let net = NetConfig { bandwidth: 1_000_000, ..exact() };
     on_pair(net, |pair| async move {
