@@ -2,10 +2,13 @@
 //! clean exit and after `kill -9`.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
 
 use crate::Bench;
-use crate::driver::{Got, Sent};
-use crate::servers::{BROKER_NAME, Maker};
+use crate::driver::{Driver, Got, Java, Sent};
+use crate::servers::{BROKER_NAME, Cluster, Maker};
 
 const TOPIC: &str = "carried";
 const QUEUES: u32 = 2;
@@ -29,6 +32,7 @@ struct View {
 /// The directory on its way, and all that was ever acknowledged for it.
 struct Trip {
     bench: Bench,
+    topic: &'static str,
     sent: Vec<Sent>,
     /// What is looked for by key.
     keys: Vec<String>,
@@ -38,7 +42,7 @@ struct Trip {
 #[test]
 fn each_broker_goes_on_with_the_store_of_the_other() {
     let Some(bench) = Bench::start(TOPIC, QUEUES) else { return };
-    let mut trip = Trip { bench, sent: Vec::new(), keys: Vec::new(), views: 0 };
+    let mut trip = Trip { bench, topic: TOPIC, sent: Vec::new(), keys: Vec::new(), views: 0 };
     trip.bench.cluster.stop_broker();
 
     trip.start(Maker::Staticfire);
@@ -74,50 +78,124 @@ fn each_broker_goes_on_with_the_store_of_the_other() {
     trip.sees_the_same(&ours);
 }
 
+/// A topic of the golden stores with two queues and messages in several files of the log.
+const GOLDEN_TOPIC: &str = "GoldRoll";
+
+/// Stores that Apache's broker filled long ago: after a clean exit, and after `kill -9`.
+#[test]
+fn both_brokers_go_on_with_the_golden_stores() {
+    let Some(golden) = golden() else { return };
+    let Some(java) = Java::find() else { return };
+    let sent = golden_sent(&golden.join("clean-exit/expected.jsonl"));
+    assert!(!sent.is_empty());
+    let acked = golden_acked(&golden.join("killed/acked.jsonl"));
+    assert!(acked.len() > BEFORE_KILL, "{}", acked.len());
+    for (name, acked) in [("clean-exit", Vec::new()), ("killed", acked)] {
+        let mut cluster = Cluster::new(java);
+        cluster.adopt(&golden.join(name).join("store"));
+        cluster.start_namesrv();
+        let driver = Driver::start(java, &cluster.namesrv_address(), cluster.folder());
+        let keys = [sent.first(), sent.last()].into_iter().flatten().map(|sent| sent.key.clone()).collect();
+        let sent = golden_sent(&golden.join("clean-exit/expected.jsonl"));
+        let mut trip = Trip { bench: Bench { driver, cluster }, topic: GOLDEN_TOPIC, sent, keys, views: 0 };
+
+        trip.start(Maker::Staticfire);
+        let found = trip.view();
+        for (place, key) in &acked {
+            assert!(
+                found.messages.iter().any(|got| (got.queue, got.offset) == *place && got.key == *key),
+                "lost: {key}"
+            );
+        }
+        trip.send("ours");
+        let ours = trip.view();
+        trip.bench.cluster.stop_broker();
+
+        trip.start(Maker::Apache);
+        trip.sees_the_same(&ours);
+    }
+}
+
+/// Where the golden stores are; `None`, with a note, if nobody says it.
+fn golden() -> Option<PathBuf> {
+    let Ok(folder) = std::env::var("STATICFIRE_GOLDEN") else {
+        eprintln!("skipped: STATICFIRE_GOLDEN is not set");
+        return None;
+    };
+    Some(PathBuf::from(folder).join("apache-5.3.3"))
+}
+
+fn golden_lines(path: &Path, wanted: impl Fn(&Value) -> bool) -> Vec<Value> {
+    let text = std::fs::read_to_string(path).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).filter(wanted).collect()
+}
+
+/// What the client was told about the messages of the topic, while the store was filled.
+fn golden_sent(path: &Path) -> Vec<Sent> {
+    let lines = golden_lines(path, |line| line["event"] == "sent" && line["topic"] == GOLDEN_TOPIC);
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let sent = |line: &Value| Sent {
+        key: text(&line["keys"]),
+        queue: line["queueId"].as_i64().unwrap() as i32,
+        offset: line["queueOffset"].as_i64().unwrap(),
+        id: text(&line["msgId"]),
+        offset_id: text(&line["offsetMsgId"]),
+    };
+    lines.iter().map(sent).collect()
+}
+
+/// Queue, offset and key of the messages that were acknowledged before the kill.
+fn golden_acked(path: &Path) -> Vec<((i32, i64), String)> {
+    let place = |line: &Value| (line["queueId"].as_i64().unwrap() as i32, line["queueOffset"].as_i64().unwrap());
+    let acked = golden_lines(path, |line| line["event"] == "acked");
+    acked.iter().map(|line| (place(line), line["key"].as_str().unwrap().to_owned())).collect()
+}
+
 impl Trip {
     fn start(&mut self, maker: Maker) {
+        let topic = self.topic;
         self.bench.cluster.start_broker_of(maker);
         self.bench.eventually("the broker answers", |driver| {
-            driver.try_offsets("nobody", TOPIC).is_some_and(|offsets| offsets.len() == QUEUES as usize)
+            driver.try_offsets("nobody", topic).is_some_and(|offsets| offsets.len() == QUEUES as usize)
         });
     }
 
     /// Sends in every form that differs on disk: alone, compressed, in a batch.
     fn send(&mut self, name: &str) {
-        let driver = &mut self.bench.driver;
-        let alone = driver.send(TOPIC, "sync", &format!("{name}-alone"), 250, 2000);
-        let compressed = driver.send(TOPIC, "sync", &format!("{name}-compressed"), 10, 50_000);
-        driver.send(TOPIC, "batch", &format!("{name}-batch"), 20, 300);
+        let (driver, topic) = (&mut self.bench.driver, self.topic);
+        let alone = driver.send(topic, "sync", &format!("{name}-alone"), 250, 2000);
+        let compressed = driver.send(topic, "sync", &format!("{name}-compressed"), 10, 50_000);
+        driver.send(topic, "batch", &format!("{name}-batch"), 20, 300);
         self.keys.extend([alone[0].key.clone(), format!("{name}-batch-19")]);
         self.sent.extend(alone.into_iter().chain(compressed));
     }
 
     fn kill_under_load(&mut self, name: &str) {
         let Bench { driver, cluster } = &mut self.bench;
-        let sent = driver.send_until_it_fails(TOPIC, name, BEFORE_KILL, || cluster.kill_broker());
+        let sent = driver.send_until_it_fails(self.topic, name, BEFORE_KILL, || cluster.kill_broker());
         self.keys.extend(sent.last().map(|sent| sent.key.clone()));
         self.sent.extend(sent);
     }
 
     /// Looks at everything, and that everything acknowledged is in it where its sender was told.
     fn view(&mut self) -> View {
-        let last = self.keys.last().unwrap().clone();
-        self.bench.eventually("the last message is indexed", |driver| !by_key(driver, &last).is_empty());
+        let (topic, last) = (self.topic, self.keys.last().unwrap().clone());
+        self.bench.eventually("the last message is indexed", |driver| !by_key(driver, topic, &last).is_empty());
         let (group, member) = (format!("readers-{}", self.views), format!("reader-{}", self.views));
         self.views += 1;
         let driver = &mut self.bench.driver;
-        let stored: i64 = driver.offsets(&group, TOPIC).values().map(|queue| queue.max - queue.min).sum();
-        driver.run(&format!("consume {group} {member} {TOPIC} 5000"));
+        let stored: i64 = driver.offsets(&group, topic).values().map(|queue| queue.max - queue.min).sum();
+        driver.run(&format!("consume {group} {member} {topic} 5000"));
         let mut messages = self.bench.received(&[&member], stored as usize);
         messages.sort();
         let driver = &mut self.bench.driver;
         driver.run(&format!("stop {member}"));
-        let printed = driver.mqadmin(&format!("topicStatus -t {TOPIC}"));
+        let printed = driver.mqadmin(&format!("topicStatus -t {topic}"));
         let view = View {
             status: rows(&printed, |row| row.starts_with(BROKER_NAME)),
-            by_key: self.keys.iter().map(|key| (key.clone(), by_key(driver, key))).collect(),
+            by_key: self.keys.iter().map(|key| (key.clone(), by_key(driver, topic, key))).collect(),
             messages,
-            committed: driver.offsets("readers-0", TOPIC).iter().map(|(&id, queue)| (id, queue.committed)).collect(),
+            committed: driver.offsets("readers-0", topic).iter().map(|(&id, queue)| (id, queue.committed)).collect(),
         };
         assert_eq!(view.status.len(), QUEUES as usize, "{printed}");
         assert_eq!(view.messages.len(), stored as usize, "each message arrives once");
@@ -162,8 +240,8 @@ impl View {
     }
 }
 
-fn by_key(driver: &mut crate::Driver, key: &str) -> Vec<String> {
-    let printed = driver.mqadmin(&format!("queryMsgByKey -t {TOPIC} -k {key}"));
+fn by_key(driver: &mut Driver, topic: &str, key: &str) -> Vec<String> {
+    let printed = driver.mqadmin(&format!("queryMsgByKey -t {topic} -k {key}"));
     let mut found = rows(&printed, |row| !row.starts_with('#'));
     found.sort();
     found

@@ -62,6 +62,14 @@ impl Cluster {
         Cluster { java, maker, folder, namesrv_port, broker_port, namesrv: None, broker: None }
     }
 
+    /// The broker is to begin with a copy of this store, whose index files are larger than those of new stores here.
+    pub fn adopt(&mut self, store: &Path) {
+        copy(store, &self.folder().join("store"));
+        let path = self.folder().join("broker.conf");
+        let config = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(path, config.replace("maxIndexNum=1000", "maxIndexNum=4000")).unwrap();
+    }
+
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
@@ -153,6 +161,19 @@ impl Drop for Cluster {
             // Already gone is as good.
             server.kill().ok();
             server.wait().ok();
+        }
+    }
+}
+
+/// Copies a directory. Files are written anew, so that those of a read-only one can be changed.
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        match entry.file_type().unwrap().is_dir() {
+            true => copy(&entry.path(), &target),
+            false => std::fs::write(target, std::fs::read(entry.path()).unwrap()).unwrap(),
         }
     }
 }

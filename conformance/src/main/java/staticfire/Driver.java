@@ -218,10 +218,16 @@ public final class Driver {
             consumer.start();
         }
 
+        /** Only what this driver sent has a place. */
+        private static String place(MessageExt message) {
+            String place = message.getUserProperty("place");
+            return place == null ? "-" : place.replace(' ', '_');
+        }
+
         private void note(MessageExt message) {
             String line = String.join(" ", "got", message.getKeys(), String.valueOf(message.getQueueId()),
                 String.valueOf(message.getQueueOffset()), String.valueOf(message.getBody().length),
-                String.valueOf(Arrays.hashCode(message.getBody())), message.getTags(), message.getUserProperty("place").replace(' ', '_'), message.getMsgId());
+                String.valueOf(Arrays.hashCode(message.getBody())), message.getTags(), place(message), message.getMsgId());
             synchronized (received) {
                 received.add(line);
             }
