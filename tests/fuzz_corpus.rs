@@ -62,6 +62,7 @@ proptest! {
 }
 
 /// As many as fit into a few seconds, unless more are asked for.
+#[expect(clippy::disallowed_methods, reason = "the number of cases is asked for in the environment")]
 fn cases() -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(64)
 }

@@ -122,7 +122,6 @@ scenarios! {
     disk_full_and_back: "disk-full-and-back",
     disk_replaced: "disk-replaced",
     every_poll: "every-poll",
-    fenced_while_a_send_waits: "fenced-while-a-send-waits",
     fsync_error: "fsync-error",
     given_away_in_silence: "given-away-in-silence",
     index_knew_more_than_the_log: "index-knew-more-than-the-log",

@@ -441,7 +441,7 @@ fn a_checkpoint_that_cannot_be_written_stops_no_message() {
     for seed in SEEDS {
         for error in [DiskError::Write, DiskError::Flush] {
             let shared = Arc::new(Shared::default());
-            let program = life(&shared, FlushDiskType::Sync);
+            let program = life(&shared, config(FlushDiskType::Sync));
             let told = Arc::clone(&shared);
             on_stand(seed, &shared, 64 << 20, move |stand, node| async move {
                 let acked = || told.acked.lock().unwrap().len();

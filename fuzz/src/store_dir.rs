@@ -221,5 +221,5 @@ fn last_hole(tree: &Tree) -> u64 {
     let starts: BTreeSet<u64> =
         tree.0.keys().filter_map(|path| path.strip_prefix("commitlog").ok()?.to_str()?.parse().ok()).collect();
     let is_behind_hole = |start: &&u64| **start > 0 && !starts.contains(&start.saturating_sub(LOG_FILE_BYTES));
-    starts.iter().filter(is_behind_hole).next_back().copied().unwrap_or(0)
+    starts.iter().rfind(is_behind_hole).copied().unwrap_or(0)
 }

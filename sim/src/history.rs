@@ -331,9 +331,8 @@ impl Event {
     pub fn fences_store(&self) -> bool {
         match self {
             Event::DiskError("eio-flush", path) => {
-                ["commitlog/", "consumequeue/", "index/", "checkpoint"].iter().any(|part| path.starts_with(part))
+                ["commitlog/", "consumequeue/", "index/"].iter().any(|part| path.starts_with(part))
             }
-            Event::DiskError("eio-write", path) => path == "checkpoint",
             _ => false,
         }
     }

@@ -67,7 +67,7 @@ impl Input<'_> {
 
     /// A number below `count`, which must be above 0.
     fn below(&mut self, count: usize) -> usize {
-        usize::from(u16::from_be_bytes([self.byte(), self.byte()])) * count >> 16
+        (usize::from(u16::from_be_bytes([self.byte(), self.byte()])) * count) >> 16
     }
 
     fn path(&mut self, tree: &Tree) -> Option<PathBuf> {
@@ -161,7 +161,7 @@ fn rename(tree: &mut Tree, path: &Path, input: &mut Input<'_>) {
     };
     let name = NAMES.get(usize::from(choice / 2) % (NAMES.len() + 1)).map_or(&*next, |name| name);
     let Some(node) = tree.0.get(path).cloned() else { return };
-    if choice % 2 == 0 {
+    if choice.is_multiple_of(2) {
         tree.0.remove(path);
     }
     tree.0.insert(path.with_file_name(name), node);

@@ -76,7 +76,7 @@ pub(super) fn originals() -> &'static [Original; 4] {
 }
 
 async fn put(store: &Store, number: u32) -> Kept {
-    let (topic, queue_id) = (if number % 3 == 0 { "TopicA" } else { "TopicB" }, number % 2);
+    let (topic, queue_id) = (if number.is_multiple_of(3) { "TopicA" } else { "TopicB" }, number % 2);
     let body = format!("message {number} {}", "x".repeat(number as usize % 50));
     let put = store.put_when_ready(&draft(topic, queue_id, &body)).await.expect("it is taken");
     assert_eq!(store.durability(put.end()).await, Flushed::Done);

@@ -147,7 +147,7 @@ fn a_broker_that_cannot_make_anything_durable_saves_no_offsets_until_it_is_resta
     };
     assert_eq!(found("eio-flush", "commitlog/0"), []);
     assert_eq!(found("eio-flush", "consumequeue/orders/0/0"), []);
-    assert_eq!(found("eio-write", "checkpoint"), []);
+    assert_eq!(found("eio-flush", "checkpoint"), [("commit-regress", 1)]);
     assert_eq!(found("eio-flush", "config/0"), [("commit-regress", 1)]);
     assert_eq!(found("eio-write", "consumequeue/orders/0/0"), [("commit-regress", 1)]);
 }
