@@ -624,24 +624,30 @@ fn a_limit_of_one_port_leaves_the_others_at_the_usual_rate() {
         let kind = ImpairmentKind::Bandwidth(1_000);
         let narrow = pair.stand.impair(Impairment { from: pair.a, to: pair.b, port: Some(PORT), kind });
         let begin = pair.stand.now();
+        // The last byte waits until the wire is free of those before it.
         near.write_all(&[1; 50_000]).await.unwrap();
+        pair.stand.sleep(ms(1)).await;
+        near.write_u8(1).await.unwrap();
         let slow = async {
-            far.read_exact(&mut [0; 50_000]).await.unwrap();
+            far.read_exact(&mut [0; 50_001]).await.unwrap();
             pair.stand.now() - begin
         };
         let others = async {
             other_near.write_all(&[2; 50_000]).await.unwrap();
-            other_far.read_exact(&mut [0; 50_000]).await.unwrap();
+            pair.stand.sleep(ms(1)).await;
+            other_near.write_u8(2).await.unwrap();
+            other_far.read_exact(&mut [0; 50_001]).await.unwrap();
             let passed = pair.stand.now() - begin;
             pair.stand.sleep(secs(10)).await;
             pair.stand.lift(narrow);
             passed
         };
         let (slow, others) = tokio::join!(slow, others);
-        // Of 50,000 bytes at a million a second the last segment begins within 50 ms, and travels for one.
-        assert!((ms(1)..=ms(51)).contains(&others), "{others:?}");
-        // About 10,000 were on the narrow wire after ten seconds; what is left takes 40 ms.
-        assert!((others + secs(10)..=others + secs(10) + ms(51)).contains(&slow), "{slow:?}");
+        // They began after 1 ms; of 50,000 bytes at a million a second the wire is free 50 ms later, and the last byte
+        // travels for one.
+        assert_about(others, ms(52));
+        // About 10,050 were on the narrow wire by then; what is left takes 40 ms.
+        assert_about(slow, others + secs(10) + ms(41) - Duration::from_micros(52));
         // The port is back on the wire that all share.
         pair.stand.sleep(ms(51)).await;
         let begin = pair.stand.now();
