@@ -56,7 +56,7 @@ pub enum StandCommand {
     /// Turn a seed that fails into a small scenario that fails in the same way
     #[command(after_help = "Examples:\n  \
         staticfire shrink scenarios/canary.toml --seed 3\n  \
-        staticfire shrink scenarios/slow/swarm-async-flush.toml --seed 551 --budget 10m --out found")]
+        staticfire shrink scenarios/canary.toml --seed 3 --budget 10m --out found")]
     Shrink(shrink::ShrinkArguments),
     /// Print the plan of a seed: a scenario file that spells every message and fault out
     #[command(after_help = "Example:\n  staticfire plan scenarios/fast/broker-kill.toml --seed 7 > plan.toml")]

@@ -126,6 +126,10 @@ impl AuditSource for Directory<'_> {
 
     fn read(&self, file: &Path) -> io::Result<Content> {
         let path = self.0.join(file);
+        // Whatever else it is may have no end.
+        if !std::fs::metadata(&path).map_err(|error| of_path(&path, &error))?.is_file() {
+            return Err(of_path(&path, &io::Error::other("is not a regular file")));
+        }
         let (bytes, len) = host::real::read_at_rest(&path).map_err(|error| of_path(&path, &error))?;
         Ok(Content { bytes, len })
     }

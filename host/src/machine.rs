@@ -103,6 +103,12 @@ pub trait Machine: Send + Sync + 'static {
         Box::pin(async { Ok(()) })
     }
 
+    /// The process that this one runs in got no memory for so many bytes. A machine that is simulated in it ends here:
+    /// what it does must not depend on that.
+    fn refused_memory(&self, bytes: u64) {
+        let _ = bytes;
+    }
+
     /// Number `counter` of the stream `stream`.
     fn draw(&self, stream: u64, counter: u64) -> u64;
 

@@ -19,7 +19,7 @@ use std::{
 use bytes::Bytes;
 use memmap2::{MmapOptions, MmapRaw};
 
-use crate::fs::Advice;
+use crate::{Host, fs::Advice};
 
 /// The step at which [`Region::touch`] stores.
 const PAGE_BYTES: u64 = 4096;
@@ -69,7 +69,13 @@ impl Region {
     /// `InvalidInput` if `len` is 0; whatever `mmap` reports.
     pub fn anonymous(len: u64) -> io::Result<Region> {
         let size = checked_len(len)?;
-        MmapOptions::new().len(size).no_reserve_swap().map_anon().map(|map| Region::new(MmapRaw::from(map), len))
+        let map = MmapOptions::new().len(size).no_reserve_swap().map_anon();
+        if map.is_err()
+            && let Some(host) = Host::try_current()
+        {
+            host.machine().refused_memory(len);
+        }
+        map.map(|map| Region::new(MmapRaw::from(map), len))
     }
 
     fn new(map: MmapRaw, len: u64) -> Region {

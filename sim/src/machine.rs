@@ -176,6 +176,10 @@ impl Machine for SimMachine {
         self.disk.space(path)
     }
 
+    fn refused_memory(&self, bytes: u64) {
+        out_of_memory(bytes);
+    }
+
     fn draw(&self, stream: u64, counter: u64) -> u64 {
         self.world.seeds.work.draw(HOST_RNG, self.entity(stream), counter).0
     }
@@ -324,4 +328,11 @@ impl Surroundings for Ground {
             world.dies(&self.life, "process", reason);
         }
     }
+}
+
+/// Ends the process as Rust does when an allocation fails, which a parent takes for a limit and not for a verdict.
+pub(crate) fn out_of_memory(bytes: u64) -> ! {
+    let size = usize::try_from(bytes).unwrap_or(isize::MAX as usize).min(isize::MAX as usize);
+    let layout = std::alloc::Layout::array::<u8>(size).expect("a length that memory may have");
+    std::alloc::handle_alloc_error(layout)
 }

@@ -31,14 +31,15 @@ const SIGNALS_TO_STOP: [i32; 2] = [2, 15];
 pub struct Limits {
     /// Real time.
     pub real_time: Duration,
-    /// Address space, in bytes. The child sets it for itself.
+    /// Address space, in bytes, much of which is only reserved: a log file of the default size takes 1 GiB of it. The child
+    /// sets it for itself.
     pub memory_bytes: u64,
 }
 
 impl Default for Limits {
     /// Room for one long run. Exploration, which meets runs of every kind, has less patience.
     fn default() -> Limits {
-        Limits { real_time: Duration::from_secs(300), memory_bytes: 2 << 30 }
+        Limits { real_time: Duration::from_secs(300), memory_bytes: 16 << 30 }
     }
 }
 

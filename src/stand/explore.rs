@@ -67,7 +67,7 @@ pub struct ExploreArguments {
     #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "20s")]
     limit: Duration,
     /// The most address space that one seed may use
-    #[arg(long, value_name = "SIZE", value_parser = units::parse_size, default_value = "2GiB")]
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_size, default_value = "16GiB")]
     memory: u64,
     /// Another scenario that must fail before the job begins
     #[arg(long, value_name = "FILE")]

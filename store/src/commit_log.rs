@@ -479,11 +479,8 @@ impl Tail {
                 return Err(PutError::FileNotReady);
             }
         };
-        let buffer = match &log.pool {
-            Some(pool) => pool.take()?,
-            None => None,
-        };
-        if let Some(active) = &self.active {
+        // Before a buffer is asked for: that of the present file may be the next one, once it is written.
+        if let Some(active) = self.active.as_ref().filter(|_| room > 0) {
             let blank = encode_blank(u32::try_from(room).expect("records end in a file below 4 GiB"));
             self.buffers.store(active, self.end, &blank);
             self.end += room;
@@ -493,6 +490,10 @@ impl Tail {
             // The file has its blank, and the next one no record.
             host::point!("store.log-rolled", next.start);
         }
+        let buffer = match &log.pool {
+            Some(pool) => pool.take()?,
+            None => None,
+        };
         assert_eq!(self.end, next.start, "the next file starts where the last one ends");
         if let Some(buffer) = buffer {
             if self.buffers.is_empty() {

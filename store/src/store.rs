@@ -184,7 +184,7 @@ impl Store {
         let mut put = None;
         let counts = takes_offset(draft.sys_flag);
         let mut entry = [Entry { topic: draft.topic, queue_id: draft.queue_id, counts, record: &mut record }];
-        self.log.append(&mut entry, |one| put = Some(one))?;
+        self.log.append(&mut entry, |one| put = Some(one)).inspect_err(|error| self.refused(error))?;
         let put = put.expect("an append of one record tells one place");
         self.appended(put.end());
         Ok(put)
@@ -237,7 +237,7 @@ impl Store {
         let mut entries: Vec<Entry<'_>> =
             records.iter_mut().map(|record| Entry { topic, queue_id, counts: true, record }).collect();
         let mut puts = Vec::with_capacity(entries.len());
-        self.log.append(&mut entries, |put| puts.push(put))?;
+        self.log.append(&mut entries, |put| puts.push(put)).inspect_err(|error| self.refused(error))?;
         let put = BatchPut { puts };
         self.appended(put.end());
         Ok(put)
@@ -316,6 +316,13 @@ impl Store {
     fn too_long(&self, bytes: usize) -> PutError {
         let limit = self.config.message_max_bytes;
         illegal(RecordError::TooLong { part: "body", bytes, limit })
+    }
+
+    /// Without a free buffer the present file has got its blank: when that is written its buffer is free.
+    fn refused(&self, error: &PutError) {
+        if *error == PutError::NoBuffer {
+            self.commit.notify_one();
+        }
     }
 
     fn appended(&self, end: PhyOffset) {

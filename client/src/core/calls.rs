@@ -374,7 +374,8 @@ impl ClientCore {
         self.ask(&addr, Request::ConsumerSendMsgBack(header), Payload::EMPTY, SEND_BACK_TIMEOUT).await.map(drop)
     }
 
-    /// Sends a copy of a message to the retry topic of its group, for brokers that did not take it back.
+    /// Sends a copy of a message to the retry topic of its group, for brokers that did not take it back. A copy that is
+    /// stored with less than its broker's promise is no copy: it would be all that is left of the message.
     pub(crate) async fn send_retry_copy(
         &self,
         retry_topic: &Arc<str>,
@@ -412,7 +413,15 @@ impl ClientCore {
             born_ms: self.host.wall_ms(),
             reconsume: Some(Reconsume { times, max }),
         };
-        self.send(call, self.timing.request).await.map(drop)
+        let receipt = self.send(call, self.timing.request).await?;
+        let code = match receipt.status {
+            // Without a slave another copy would be as good as this one.
+            SendStatus::SendOk | SendStatus::SlaveNotAvailable => return Ok(()),
+            SendStatus::FlushDiskTimeout => ResponseCode::FLUSH_DISK_TIMEOUT,
+            SendStatus::FlushSlaveTimeout => ResponseCode::FLUSH_SLAVE_TIMEOUT,
+        };
+        let (addr, remark) = (receipt.queue.to_string(), "the copy may be lost".to_owned());
+        Err(ClientError::Broker { code, remark, addr })
     }
 
     // ---- the rest ----

@@ -181,6 +181,11 @@ impl Logs {
         kills.map(|(at, _)| *at).any(|at| (from..to).contains(&at)) || self.cut_back_between(node, from, to)
     }
 
+    /// Whether a broker has a buffer pool.
+    pub fn any_acks_from_memory(&self) -> bool {
+        self.nodes.values().any(|log| log.acks_from_memory)
+    }
+
     /// How many brokers have logs.
     pub fn count(&self) -> usize {
         self.nodes.len()

@@ -44,6 +44,7 @@ pub(super) fn early(facts: &Facts<'_>, logs: &Logs, scenario: &Scenario, history
     let delay = delay.map_or(0, nanos);
     let clocks = clocks_wrong(scenario, history);
     let mut refusals: BTreeMap<(&str, MessageId), Vec<usize>> = BTreeMap::new();
+    let mut given_back: BTreeMap<(&str, MessageId), Vec<u64>> = BTreeMap::new();
     for delivery in &facts.all_deliveries {
         let Some(message) = delivery.message else { continue };
         let group = group_of(history.node(delivery.node));
@@ -55,12 +56,20 @@ pub(super) fn early(facts: &Facts<'_>, logs: &Logs, scenario: &Scenario, history
                 let excused = clocks.iter().any(|(from, until)| *from <= delivery.at && *until >= at);
                 *refusal < delivery.index && (excused || at + delay <= delivery.at + TICK_NANOS)
             };
-            if !known.iter().any(is_due) {
+            let timed_out = given_back.get(&(group, message)).into_iter().flatten();
+            let mut timed_out = timed_out.filter(|at| *at + delay <= delivery.at + TICK_NANOS);
+            if !known.iter().any(is_due) && timed_out.next().is_none() {
                 let witness = known.iter().copied().chain([delivery.index]).collect();
                 report.violation(format!("{message} came again to {group} before its delay was over"), witness);
             }
         }
         known.extend(delivery.nacked_at());
+        // It is given back when its listener takes too long, whatever that says in the end.
+        let timeout = consume_timeout_nanos(scenario, group);
+        let ended = delivery.done.map_or(u64::MAX, |(index, _)| history.records[index].at);
+        if ended.saturating_sub(delivery.at) >= timeout {
+            given_back.entry((group, message)).or_default().push(delivery.at + timeout);
+        }
     }
     for wait in waits(logs, scenario, history) {
         let is_wrong = clocks.iter().any(|(from, until)| *from <= wait.until && *until >= wait.from);
@@ -74,13 +83,14 @@ pub(super) fn early(facts: &Facts<'_>, logs: &Logs, scenario: &Scenario, history
 /// `late`: a broker lets a delayed message go later than it should, although it has been well all the time.
 pub(super) fn late(facts: &Facts<'_>, logs: &Logs, scenario: &Scenario, history: &History) -> Report {
     let mut report = Report::new("late");
-    let faults = stretches(history, |_| true);
+    let faults = stretches(history, |_| true).into_iter().map(|(_, from, until)| (from, until));
+    let faults: Vec<(u64, u64)> = faults.chain(clocks_wrong(scenario, history)).collect();
     let is_full = |record: &Record| matches!(record.event, Event::Point("store.disk-full", _));
     let full: BTreeSet<NodeRef> =
         history.records.iter().filter(|record| is_full(record)).filter_map(|record| Some(record.node?.0)).collect();
     for wait in waits(logs, scenario, history) {
         let from = wait.from.saturating_sub(WELL_AGAIN_NANOS);
-        let is_disturbed = faults.iter().any(|(_, begin, end)| *begin <= wait.until && *end >= from);
+        let is_disturbed = faults.iter().any(|(begin, end)| *begin <= wait.until && *end >= from);
         let ups = facts.ups.get(&wait.node).into_iter().flatten();
         let is_new = ups.skip(1).any(|(_, at)| (from..wait.until).contains(at));
         if is_disturbed || is_new || full.contains(&wait.node) {
@@ -179,13 +189,14 @@ fn dead_letters(
     let is_over = history.records.iter().any(|record| record.event == Event::Converged);
     let audited = history.records.iter().filter(|record| matches!(record.event, Event::Audited { .. })).count();
     for (&(group, message), deliveries) in known {
-        let Some(refused) = facts.given_up(group, message) else { continue };
+        let Some(last) = facts.given_up(group, message) else { continue };
+        let refused = last.nacked_at().expect("that is how it was given up");
         report.opportunities += 1;
         // A member that tries again by itself counts that, and the broker does not.
-        let last = deliveries.last().expect("it was refused when it came");
         let from_there = |delivery: &&&Delivery<'_>| (delivery.queue, delivery.offset) == (last.queue, last.offset);
         let is_sure = deliveries.iter().find(from_there).is_some_and(|first| first.times == last.times);
-        let all_looked_at = is_over && audited == logs.count();
+        // What waits in the buffer pool of a broker is not on the disk that is looked at.
+        let all_looked_at = is_over && audited == logs.count() && !logs.any_acks_from_memory();
         let is_lost = logs.copy_lost_anywhere_after(refused).is_some();
         if !dead.contains_key(&(group, message)) && is_sure && all_looked_at && !is_lost {
             let what = format!("{message} was refused for the last time by {group} and is no dead letter");
@@ -210,11 +221,17 @@ fn is_unfinished(
     group: &str,
     history: &History,
 ) -> bool {
+    let finished = before.done.filter(|(index, finished)| *finished && *index < again.index);
+    let timeout = consume_timeout_nanos(scenario, group);
+    finished.is_none_or(|(index, _)| history.records[index].at - before.at >= timeout)
+}
+
+/// After how long a member gives a message back that its listener still works on.
+fn consume_timeout_nanos(scenario: &Scenario, group: &str) -> u64 {
     let consumers = scenario.consumers.iter().find(|consumers| consumers.group == group);
     let timeout = consumers.and_then(|consumers| setting(&consumers.config, "consumeTimeout"));
     let minutes: u64 = timeout.and_then(|minutes| minutes.parse().ok()).unwrap_or(CONSUME_TIMEOUT_MINUTES);
-    let finished = before.done.filter(|(index, finished)| *finished && *index < again.index);
-    finished.is_none_or(|(index, _)| history.records[index].at - before.at >= minutes * 60 * 1_000_000_000)
+    minutes.saturating_mul(60 * 1_000_000_000)
 }
 
 fn delay_levels(group: &BrokerGroup) -> DelayLevels {

@@ -371,11 +371,11 @@ impl<'a> Facts<'a> {
         self.deliveries(group, message).any(|delivery| delivery.done.is_some_and(|(_, finished)| finished))
     }
 
-    /// The record by which a group refused a message for the last time that it may: it is a dead letter then, or becomes
-    /// one.
-    pub fn given_up(&self, group: &'a str, message: MessageId) -> Option<usize> {
-        let last = self.deliveries(group, message).last()?;
-        last.nacked_at().filter(|_| self.is_last_time(group, last.times))
+    /// The delivery at which a group refused a message for the last time that it may: it is a dead letter then, or becomes
+    /// one, whatever happens to other copies of it.
+    pub fn given_up(&self, group: &'a str, message: MessageId) -> Option<&Delivery<'a>> {
+        let refused = |delivery: &&Delivery<'_>| delivery.nacked_at().is_some();
+        self.deliveries(group, message).find(|delivery| refused(delivery) && self.is_last_time(group, delivery.times))
     }
 
     /// All messages that a group refused for the last time.

@@ -68,19 +68,12 @@ pub(super) fn backwards(history: &History) -> Report {
     report
 }
 
-/// How long a member may take, while nothing hinders it, before it gives to its listener what it has got.
-const GIVEN_NANOS: u64 = 60_000_000_000;
-
 /// `skip`: a member reads on behind a message that is there and that its group wants, and does not give it to its
-/// listener, though it keeps the queue for long enough or until all is done.
+/// listener, though it keeps the queue until all is done. How long a slow listener lets it wait before nobody can say.
 pub(super) fn skip(facts: &Facts<'_>, logs: &Logs, history: &History) -> Report {
     let mut report = Report::new("skip");
     let converged = history.records.iter().position(|record| record.event == Event::Converged);
-    let keeps_it = |run: &Run, node, poll: usize| {
-        let ended = run.ended.unwrap_or(history.records.len() - 1);
-        let time = facts.unhindered_nanos(node, history.records[poll].at, history.records[ended].at);
-        time > GIVEN_NANOS || converged.is_some_and(|converged| converged < ended || run.ended.is_none())
-    };
+    let Some(converged) = converged else { return report };
     let mut there: BTreeMap<QueueRef, BTreeMap<u64, MessageId>> = BTreeMap::new();
     for (message, sent) in &facts.sends {
         let Some(stored) = sent.stored else { continue };
@@ -95,7 +88,7 @@ pub(super) fn skip(facts: &Facts<'_>, logs: &Logs, history: &History) -> Report 
         let Some(there) = there.get(&queue) else { continue };
         let pairs = runs.iter().flat_map(|run| run.polls.windows(2).map(move |pair| (run, pair[0], pair[1])));
         for (run, (before, from), (after, to)) in pairs.filter(|(_, from, to)| from.1 < to.1) {
-            if !keeps_it(run, history.node(node), after) {
+            if run.ended.is_some_and(|ended| ended < converged) {
                 continue;
             }
             for (offset, message) in there.range(from..to) {

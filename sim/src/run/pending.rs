@@ -38,8 +38,9 @@ pub(crate) fn deliveries(scenario: &Scenario, history: &History) -> Vec<String> 
             }
             Event::Nack(message, queue, offset) => {
                 let times = open.remove(&(node, *queue, *offset)).unwrap_or(0);
-                if times >= retries(group) {
-                    refused.retain(|(of, refused), _| (*of, Some(*refused)) != (group, *message));
+                if let Some(message) = message.filter(|_| times >= retries(group)) {
+                    refused.remove(&(group, message));
+                    finished.insert((group, message));
                     continue;
                 }
                 // A copy of what the group has finished need not come again: whoever refused it may have lost the queue

@@ -258,3 +258,56 @@ fn what_was_refused_for_the_last_time_is_not_waited_for() {
     assert_eq!(pending(1), Vec::<String>::new());
     assert_eq!(pending(0), ["p0-0000 is to come again to billing"]);
 }
+
+#[test]
+fn a_message_that_a_slow_listener_has_not_come_to_is_not_passed_over() {
+    let story = Story::of("SYNC_FLUSH");
+    story.send(0, 0).poll("billing/0", 0).poll("billing/0", 1).later(600);
+    story.event("probe/0", |_| Event::Pending("billing is 1 messages behind".to_owned()));
+    assert_eq!(story.found(), [("stuck", 1)]);
+}
+
+#[test]
+fn a_message_that_is_given_back_for_its_slow_listener_needs_no_refusal() {
+    let found = |worked_for: u64| {
+        let story = Story::of("SYNC_FLUSH");
+        story.send(0, 0).deliver("billing/0", 0, 0).later(worked_for);
+        given(&story, retry_queue(), 1);
+        story.event("billing/0", |history| Event::Ack(Some(message(0)), history.intern_queue(retry_queue()), 0));
+        let found = story.found();
+        found.into_iter().filter(|(checker, _)| *checker == "early").collect::<Vec<_>>()
+    };
+    // The time of consumption, and the delay of the first retry.
+    assert_eq!(found(15 * 60 + 10), []);
+    assert_eq!(found(15 * 60 + 9), [("early", 1)]);
+}
+
+#[test]
+fn a_clock_that_still_comes_back_slowly_excuses_a_late_broker() {
+    let found = |back: &str| {
+        let fault = format!(
+            "[[fault]]\nid = \"c\"\nat = \"1s\"\nkind = \"skew\"\nnode = \"broker-a/0\"\nby = \"-10m\"\nback = \"{back}\"\n"
+        );
+        let story = Story::with("SYNC_FLUSH", &fault);
+        story.event("probe/0", |_| Event::FaultBegin("c".into(), "skew"));
+        story.event("probe/0", |_| Event::FaultEnd("c".into())).later(20).append(0).flush(1).later(30).due(0, 3);
+        story.event("probe/0", |_| Event::Phase("settle"));
+        story.found()
+    };
+    assert_eq!(found("slew"), []);
+    assert_eq!(found("step"), [("late", 1)]);
+}
+
+#[test]
+fn another_copy_of_a_dead_letter_changes_nothing() {
+    let mut story = Story::of("SYNC_FLUSH");
+    story.scenario.consumers[0].config.push(("maxReconsumeTimes".into(), "1".into()));
+    story.send(0, 0).deliver("billing/0", 0, 0).nack("billing/0", 0, 0).later(10);
+    given(&story, retry_queue(), 1);
+    story.event("billing/0", |history| Event::Nack(Some(message(0)), history.intern_queue(retry_queue()), 0));
+    // By a member that had been frozen.
+    story.deliver("billing/1", 0, 0).nack("billing/1", 0, 0);
+    let pending = story.recorder.with(|history| crate::run::pending::deliveries(&story.scenario, history));
+    assert_eq!(pending, Vec::<String>::new());
+    assert!(!story.found().iter().any(|(checker, _)| *checker == "unread"));
+}
