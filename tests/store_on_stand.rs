@@ -95,11 +95,8 @@ fn with_buffers() -> StoreConfig {
     StoreConfig { pool_enabled: true, pool_buffers: 3, ..config(FlushDiskType::Async) }
 }
 
-async fn put(store: &Store, shared: &Shared, body_bytes: usize) -> Result<(), PutError> {
-    let number = shared.next_number();
-    let queue_id = number as u32 % QUEUES;
-    let body = format!("{number:08} {}", "x".repeat(body_bytes));
-    let draft = Draft {
+fn draft<'a>(queue_id: u32, body: &'a [u8], properties: &'a str) -> Draft<'a> {
+    Draft {
         topic: "orders",
         queue_id,
         flag: 0,
@@ -109,9 +106,17 @@ async fn put(store: &Store, shared: &Shared, body_bytes: usize) -> Result<(), Pu
         store_host: "10.0.0.1:10911".parse().unwrap(),
         reconsume_times: 0,
         prepared_phy: PhyOffset(0),
-        body: body.as_bytes(),
-        properties: &format!("TAGS\u{1}paid\u{2}UNIQ_KEY\u{1}{number}\u{2}"),
-    };
+        body,
+        properties,
+    }
+}
+
+async fn put(store: &Store, shared: &Shared, body_bytes: usize) -> Result<(), PutError> {
+    let number = shared.next_number();
+    let queue_id = number as u32 % QUEUES;
+    let body = format!("{number:08} {}", "x".repeat(body_bytes));
+    let properties = format!("TAGS\u{1}paid\u{2}UNIQ_KEY\u{1}{number}\u{2}");
+    let draft = draft(queue_id, body.as_bytes(), &properties);
     let put = store.put_when_ready(&draft).await?;
     if store.durability(put.end()).await == Flushed::Done {
         shared.acked_ms.lock().unwrap().insert(number, Host::current().wall_ms());
@@ -539,19 +544,7 @@ fn a_wait_for_the_disk_ends_in_time_and_a_failed_flush_refuses_what_follows() {
             let timeout = Duration::from_millis(100);
             let impatient = StoreConfig { sync_flush_timeout: timeout, ..config(FlushDiskType::Sync) };
             let store = Store::open(impatient).await.map_err(|error| error.to_string())?;
-            let draft = Draft {
-                topic: "orders",
-                queue_id: 0,
-                flag: 0,
-                sys_flag: SysFlag(0),
-                born_ms: 1,
-                born_host: "10.0.0.9:50000".parse().unwrap(),
-                store_host: "10.0.0.1:10911".parse().unwrap(),
-                reconsume_times: 0,
-                prepared_phy: PhyOffset(0),
-                body: b"body",
-                properties: "",
-            };
+            let draft = draft(0, b"body", "");
             let begun = host.now();
             let late = store.put(&draft).unwrap();
             assert_eq!(store.durability(late.end()).await, Flushed::TimedOut);

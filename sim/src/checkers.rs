@@ -95,7 +95,7 @@ pub struct Findings {
 pub fn check(scenario: &Scenario, history: &History) -> Findings {
     let facts = Facts::collect(scenario, history);
     let logs = Logs::collect(scenario, history);
-    let given_up = facts.given_up_by_all();
+    let (given_up, polls) = (facts.given_up_by_all(), polls::runs(history));
     let (lost, unread, legally_lost, missing) = lost_and_unread(&facts, &logs, history, &given_up);
     let reports = vec![
         lost,
@@ -108,8 +108,8 @@ pub fn check(scenario: &Scenario, history: &History) -> Findings {
         seen::two_at_offset(&facts, &logs, history),
         order::order_store(&facts, &logs, history),
         seen::visible_before_safe(&facts, &logs, scenario, history),
-        polls::skip(&facts, &logs, history),
-        polls::backwards(history),
+        polls::skip(&polls, &facts, &logs, history),
+        polls::backwards(&polls, history),
         delays::early(&facts, &logs, scenario, history),
         delays::late(&facts, &logs, scenario, history),
         delays::retry(&facts, &logs, scenario, history),

@@ -49,11 +49,10 @@ pub fn states() -> Vec<&'static str> {
 #[must_use]
 pub fn pairs(scenario: &Scenario, history: &History) -> BTreeMap<&'static str, BTreeSet<&'static str>> {
     let kinds = scenario.nodes().into_iter();
-    let kinds = kinds.filter_map(|(name, kind)| Some((NodeRef(history.nodes.get_index_of(&name)? as u32), kind)));
+    let kinds = kinds.filter_map(|(name, kind)| Some((history.find_node(&name)?, kind)));
     let files = scenario.brokers.iter().flat_map(|group| {
         let names = (0..group.replicas.len()).map(|replica| format!("{}/{replica}", group.name));
-        let nodes = names.filter_map(|name| history.nodes.get_index_of(&name));
-        nodes.map(|node| (NodeRef(node as u32), group.log_file_bytes()))
+        names.filter_map(|name| Some((history.find_node(&name)?, group.log_file_bytes())))
     });
     let mut watch = Watch {
         scenario,
@@ -167,7 +166,7 @@ impl Watch<'_> {
     fn fill(&mut self, id: &str, begins: bool) {
         let Some(fault) = self.scenario.faults.iter().find(|fault| fault.id == id) else { return };
         let FaultKind::DiskFill { node, percent, .. } = &fault.kind else { return };
-        let Some(node) = self.history.nodes.get_index_of(node).map(|node| NodeRef(node as u32)) else { return };
+        let Some(node) = self.history.find_node(node) else { return };
         let zones = [(75, OVER_75), (85, OVER_85), (90, OVER_90)];
         for (_, zone) in zones.into_iter().filter(|(least, _)| percent >= least) {
             if begins { self.enter(node, zone) } else { self.leave(node, &[zone]) }

@@ -409,10 +409,21 @@ impl History {
             || of_node.any(|record| matches!(record.event, Event::DiskError(kind, _) if SPOILS.contains(&kind)))
     }
 
+    /// The node of this name, if anything was recorded of it.
+    #[must_use]
+    pub fn find_node(&self, name: &str) -> Option<NodeRef> {
+        self.nodes.get_index_of(name).map(node_ref)
+    }
+
+    /// The node that holds a queue.
+    #[must_use]
+    pub fn broker_of(&self, queue: QueueRef) -> Option<NodeRef> {
+        self.find_node(&format!("{}/0", self.queue(queue).broker))
+    }
+
     /// The number of a node of this name, made if it is new.
     pub fn intern_node(&mut self, name: &str) -> NodeRef {
-        let index = self.nodes.get_index_of(name).unwrap_or_else(|| self.nodes.insert_full(name.to_owned()).0);
-        NodeRef(u32::try_from(index).expect("a run has few nodes"))
+        self.find_node(name).unwrap_or_else(|| node_ref(self.nodes.insert_full(name.to_owned()).0))
     }
 
     /// The number of a queue, made if it is new.
@@ -430,6 +441,10 @@ impl History {
         line::encode(self, index as u64, &self.records[index], &mut line);
         String::from_utf8(line).expect("JSON is text")
     }
+}
+
+fn node_ref(index: usize) -> NodeRef {
+    NodeRef(u32::try_from(index).expect("a run has few nodes"))
 }
 
 /// The hashes of a finished history.

@@ -177,7 +177,10 @@ impl Machine for SimMachine {
     }
 
     fn refused_memory(&self, bytes: u64) {
-        out_of_memory(bytes);
+        // As Rust does when an allocation fails, which a parent takes for a limit and not for a verdict.
+        let size = usize::try_from(bytes).unwrap_or(isize::MAX as usize).min(isize::MAX as usize);
+        let layout = std::alloc::Layout::array::<u8>(size).expect("a length that memory may have");
+        std::alloc::handle_alloc_error(layout)
     }
 
     fn draw(&self, stream: u64, counter: u64) -> u64 {
@@ -328,11 +331,4 @@ impl Surroundings for Ground {
             world.dies(&self.life, "process", reason);
         }
     }
-}
-
-/// Ends the process as Rust does when an allocation fails, which a parent takes for a limit and not for a verdict.
-pub(crate) fn out_of_memory(bytes: u64) -> ! {
-    let size = usize::try_from(bytes).unwrap_or(isize::MAX as usize).min(isize::MAX as usize);
-    let layout = std::alloc::Layout::array::<u8>(size).expect("a length that memory may have");
-    std::alloc::handle_alloc_error(layout)
 }

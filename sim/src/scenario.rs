@@ -532,6 +532,18 @@ impl Scenario {
         self.brokers.iter().find(|group| group.name == name)
     }
 
+    /// The consumer group of this name.
+    #[must_use]
+    pub fn consumer(&self, name: &str) -> Option<&ConsumerGroup> {
+        self.consumers.iter().find(|group| group.group == name)
+    }
+
+    /// Whether a message that a consumer group has given back so often may not be given back again.
+    #[must_use]
+    pub fn is_last_time(&self, group: &str, times: u32) -> bool {
+        self.consumer(group).is_some_and(|group| times >= group.retries_most())
+    }
+
     /// Whether a broker group shows to consumers only what is on its disk.
     #[must_use]
     pub fn hides_unflushed(&self, broker: &str) -> bool {

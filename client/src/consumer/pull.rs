@@ -202,11 +202,10 @@ fn take_in(
     context: &Context,
     owned: &Arc<OwnedQueue>,
     next: NextPull,
-    messages: Vec<Arc<MessageView>>,
-    go_on_at: Place,
+    mut messages: Vec<Arc<MessageView>>,
+    mut go_on_at: Place,
 ) {
     let member = &context.member;
-    let (mut messages, mut go_on_at) = (messages, go_on_at);
     if messages.len() == 2 && host::mutant!("pull-passes-one-over") {
         messages.pop();
     }

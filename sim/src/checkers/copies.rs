@@ -115,7 +115,7 @@ impl Logs {
         let mut nodes: BTreeMap<NodeRef, Log> = BTreeMap::new();
         for group in &scenario.brokers {
             for replica in 0..group.replicas.len() {
-                let Some(node) = history.nodes.get_index_of(&format!("{}/{replica}", group.name)) else { continue };
+                let Some(node) = history.find_node(&format!("{}/{replica}", group.name)) else { continue };
                 let log = Log {
                     flushes_before_ack: scenario.flushes_before_ack(&group.name),
                     acks_from_memory: scenario.acks_from_memory(&group.name),
@@ -124,7 +124,7 @@ impl Logs {
                     may_be_restored: scenario.claim.iter().any(|claim| claim.kind == "restore-backup"),
                     ..Log::default()
                 };
-                nodes.insert(NodeRef(node as u32), log);
+                nodes.insert(node, log);
             }
         }
         let backups = Backups::of(scenario, history);
@@ -144,8 +144,7 @@ impl Logs {
 
     /// The node that holds a queue.
     pub fn node_of(&self, queue: QueueRef, history: &History) -> Option<NodeRef> {
-        let node = format!("{}/0", history.queue(queue).broker);
-        history.nodes.get_index_of(&node).map(|node| NodeRef(node as u32)).filter(|node| self.nodes.contains_key(node))
+        history.broker_of(queue).filter(|node| self.nodes.contains_key(node))
     }
 
     /// What became of a message that was acknowledged by record `ok`.
@@ -222,7 +221,7 @@ impl Backups {
             let Event::FaultBegin(id, "restore-backup") = &record.event else { return None };
             let fault = scenario.faults.iter().find(|fault| fault.id == *id)?;
             let FaultKind::RestoreBackup { node, taken } = &fault.kind else { return None };
-            let node = NodeRef(history.nodes.get_index_of(node)? as u32);
+            let node = history.find_node(node)?;
             let at = active + u64::try_from(taken.as_nanos()).unwrap_or(u64::MAX);
             Some((node, index, records.partition_point(|record| record.at < at)))
         });

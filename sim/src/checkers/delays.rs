@@ -167,14 +167,14 @@ pub(super) fn retry(facts: &Facts<'_>, logs: &Logs, scenario: &Scenario, history
         }
         before.push(delivery);
     }
-    dead_letters(facts, logs, history, &known, &mut report);
+    dead_letters((facts, logs), scenario, history, &known, &mut report);
     report
 }
 
 /// The part of [`retry`] that is about dead letters.
 fn dead_letters(
-    facts: &Facts<'_>,
-    logs: &Logs,
+    (facts, logs): (&Facts<'_>, &Logs),
+    scenario: &Scenario,
     history: &History,
     known: &BTreeMap<(&str, MessageId), Vec<&Delivery<'_>>>,
     report: &mut Report,
@@ -206,7 +206,7 @@ fn dead_letters(
     for ((group, message), index) in dead {
         report.opportunities += 1;
         let given = known.get(&(group, message)).map_or(&[][..], Vec::as_slice);
-        if !given.iter().any(|delivery| facts.is_last_time(group, delivery.times)) {
+        if !given.iter().any(|delivery| scenario.is_last_time(group, delivery.times)) {
             let what = format!("{message} is a dead letter of {group}, which was not given it for the last time");
             report.violation(what, vec![index]);
         }
@@ -228,8 +228,7 @@ fn is_unfinished(
 
 /// After how long a member gives a message back that its listener still works on.
 fn consume_timeout_nanos(scenario: &Scenario, group: &str) -> u64 {
-    let consumers = scenario.consumers.iter().find(|consumers| consumers.group == group);
-    let timeout = consumers.and_then(|consumers| setting(&consumers.config, "consumeTimeout"));
+    let timeout = scenario.consumer(group).and_then(|group| setting(&group.config, "consumeTimeout"));
     let minutes: u64 = timeout.and_then(|minutes| minutes.parse().ok()).unwrap_or(CONSUME_TIMEOUT_MINUTES);
     minutes.saturating_mul(60 * 1_000_000_000)
 }

@@ -66,7 +66,7 @@ pub(super) fn dup_deliver(facts: &Facts<'_>, logs: &Logs, history: &History) -> 
         let commit = committed_for_good(facts, history, group, (before, delivery), cause);
         // What had been committed went with the disk of its broker.
         let is_there = |commit: &usize| {
-            let broker = broker_of(history, delivery);
+            let broker = history.broker_of(delivery.queue);
             !broker.is_some_and(|broker| logs.exchanged_between(broker, *commit, delivery.index))
         };
         if let Some(commit) = commit.filter(is_there) {
@@ -104,12 +104,7 @@ fn cause_between(facts: &Facts<'_>, history: &History, before: &Delivery<'_>, ag
 /// Whether the broker of a delivery had crashed before a record. Members find that out at their next pull, which may be
 /// much later.
 fn crashed(facts: &Facts<'_>, history: &History, delivery: &Delivery<'_>, until: usize) -> bool {
-    broker_of(history, delivery).is_some_and(|broker| facts.crashes_between(broker, 0, until).next().is_some())
-}
-
-fn broker_of(history: &History, delivery: &Delivery<'_>) -> Option<NodeRef> {
-    let broker = format!("{}/0", history.queue(delivery.queue).broker);
-    history.nodes.get_index_of(&broker).map(|node| NodeRef(node as u32))
+    history.broker_of(delivery.queue).is_some_and(|broker| facts.crashes_between(broker, 0, until).next().is_some())
 }
 
 /// Whether a member was frozen when an offset was first seen to be committed, and has committed how far it had been since
@@ -123,7 +118,7 @@ fn taken_back_by_a_frozen_member(
     again: &Delivery<'_>,
 ) -> bool {
     facts.hindered_of(group).any(|(member, frozen)| {
-        let node = history.nodes.get_index_of(member).map(|node| NodeRef(node as u32));
+        let node = history.find_node(member);
         let moves: Vec<_> = node.into_iter().flat_map(|node| facts.moves_of(node, again.queue)).collect();
         let gave_up = |within: u64| {
             let mut later = moves.iter().filter(|moved| first.index < moved.index && moved.index < again.index);
@@ -186,7 +181,7 @@ fn committed_for_good(
     let started = facts.ups.get(&again.node).into_iter().flatten().rfind(|(index, _)| *index < again.index);
     let since = facts.unhindered_nanos(history.node(again.node), above.at, cause);
     let was_known = since > COMMIT_IN_FLIGHT_NANOS || started.is_some_and(|(index, _)| above.index < *index);
-    let was_on_disk = broker_of(history, again).is_none_or(|broker| {
+    let was_on_disk = history.broker_of(again.queue).is_none_or(|broker| {
         let crash = facts.crashes_between(broker, 0, again.index).next();
         crash.is_none_or(|(_, at, _)| facts.unhindered_nanos(history.node(broker), above.at, at) > ON_DISK_NANOS)
     });

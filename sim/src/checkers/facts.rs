@@ -375,7 +375,8 @@ impl<'a> Facts<'a> {
     /// one, whatever happens to other copies of it.
     pub fn given_up(&self, group: &'a str, message: MessageId) -> Option<&Delivery<'a>> {
         let refused = |delivery: &&Delivery<'_>| delivery.nacked_at().is_some();
-        self.deliveries(group, message).find(|delivery| refused(delivery) && self.is_last_time(group, delivery.times))
+        self.deliveries(group, message)
+            .find(|delivery| refused(delivery) && self.scenario.is_last_time(group, delivery.times))
     }
 
     /// All messages that a group refused for the last time.
@@ -383,12 +384,6 @@ impl<'a> Facts<'a> {
         let given = self.by_message.keys();
         let given_up = given.filter(|(group, message)| self.given_up(group, *message).is_some());
         given_up.map(|(group, message)| ((*group).to_owned(), *message)).collect()
-    }
-
-    /// Whether a message that was given back so often may not be given back again.
-    pub fn is_last_time(&self, group: &str, times: u32) -> bool {
-        let consumers = self.scenario.consumers.iter().find(|consumers| consumers.group == group);
-        consumers.is_some_and(|consumers| times >= consumers.retries_most())
     }
 
     /// The crashes of a node (not its clean stops) between two records.

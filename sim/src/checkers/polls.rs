@@ -12,17 +12,17 @@ use super::{
 
 /// Polls of one queue by one member, one after the other, with nothing in between that lets it read on elsewhere.
 #[derive(Default)]
-struct Run {
+pub(super) struct Run {
     /// Records with the offset that each asks for.
     polls: Vec<(usize, u64)>,
     /// The record of what ended it.
     ended: Option<usize>,
 }
 
-type Runs = BTreeMap<(NodeRef, QueueRef), Vec<Run>>;
+pub(super) type Runs = BTreeMap<(NodeRef, QueueRef), Vec<Run>>;
 
 /// All polls.
-fn runs(history: &History) -> Runs {
+pub(super) fn runs(history: &History) -> Runs {
     let mut runs = Runs::new();
     let end = |queues: &mut Vec<Run>, index| {
         if let Some(last) = queues.last_mut() {
@@ -53,9 +53,9 @@ fn runs(history: &History) -> Runs {
 }
 
 /// `backwards`: a member asks for what it has had before, though nobody has told it to.
-pub(super) fn backwards(history: &History) -> Report {
+pub(super) fn backwards(polls: &Runs, history: &History) -> Report {
     let mut report = Report::new("backwards");
-    for ((node, queue), runs) in runs(history) {
+    for (&(node, queue), runs) in polls {
         for pair in runs.iter().flat_map(|run| run.polls.windows(2)) {
             let ((before, from), (after, to)) = (pair[0], pair[1]);
             report.opportunities += 1;
@@ -70,7 +70,7 @@ pub(super) fn backwards(history: &History) -> Report {
 
 /// `skip`: a member reads on behind a message that is there and that its group wants, and does not give it to its
 /// listener, though it keeps the queue until all is done. How long a slow listener lets it wait before nobody can say.
-pub(super) fn skip(facts: &Facts<'_>, logs: &Logs, history: &History) -> Report {
+pub(super) fn skip(polls: &Runs, facts: &Facts<'_>, logs: &Logs, history: &History) -> Report {
     let mut report = Report::new("skip");
     let converged = history.records.iter().position(|record| record.event == Event::Converged);
     let Some(converged) = converged else { return report };
@@ -83,7 +83,7 @@ pub(super) fn skip(facts: &Facts<'_>, logs: &Logs, history: &History) -> Report 
     }
     let given: BTreeSet<(NodeRef, QueueRef, u64)> =
         facts.all_deliveries.iter().map(|delivery| (delivery.node, delivery.queue, delivery.offset)).collect();
-    for ((node, queue), runs) in runs(history) {
+    for (&(node, queue), runs) in polls {
         let group = group_of(history.node(node));
         let Some(there) = there.get(&queue) else { continue };
         let pairs = runs.iter().flat_map(|run| run.polls.windows(2).map(move |pair| (run, pair[0], pair[1])));

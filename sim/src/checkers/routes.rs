@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::{
-    history::{Event, History, NodeRef},
+    history::{Event, History},
     scenario::{FaultKind, Scenario, setting},
 };
 
@@ -37,8 +37,8 @@ pub(super) fn route(facts: &Facts<'_>, scenario: &Scenario, history: &History) -
     for (index, record) in history.records.iter().enumerate() {
         let Event::Route { name_server, brokers, .. } = &record.event else { continue };
         for broker in scenario.brokers.iter().map(|group| group.name.as_str()) {
-            let Some(node) = history.nodes.get_index_of(&format!("{broker}/0")) else { continue };
-            let Some(down) = facts.died_before(NodeRef(node as u32), index) else { continue };
+            let Some(node) = history.find_node(&format!("{broker}/0")) else { continue };
+            let Some(down) = facts.died_before(node, index) else { continue };
             let calm = faults.iter().filter(|(_, from, _)| *from <= record.at).map(|(.., until)| *until).max();
             let since = history.records[down].at.max(calm.unwrap_or(0));
             let is_over = record.at.saturating_sub(since) > EXPIRY_NANOS + scan + ANSWER_NANOS;

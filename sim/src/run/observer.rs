@@ -11,7 +11,7 @@ use host::machine::BoxFuture;
 
 use crate::{
     disk::DiskError,
-    history::{Down, Event, NodeRef, Queue, QueueRef, Recorder},
+    history::{Down, Event, Queue, QueueRef, Recorder},
     points::POLL,
     scenario::{Scenario, error_name},
     stand::{NodeStatus, Observer, Place, Stand},
@@ -62,7 +62,7 @@ impl Watch {
     /// Whether a fault let a call of this life on a file go wrong.
     fn was_failed_by_its_disk(&self, place: &Place) -> bool {
         self.recorder.with(|history| {
-            let node = history.nodes.get_index_of(&*place.name).map(|node| NodeRef(node as u32));
+            let node = history.find_node(&place.name);
             history.failed_by_its_disk(node.map(|node| (node, place.incarnation)), history.records.len())
         })
     }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::{
     checkers::Logs,
     history::{Event, History, MessageId, NodeRef, QueueRef},
-    scenario::{ConsumerGroup, Scenario},
+    scenario::Scenario,
 };
 
 use super::cluster::group_of;
@@ -15,10 +15,6 @@ use super::cluster::group_of;
 ///
 /// A refused message whose retry may have been lost lawfully is left to the checkers: it may never come.
 pub(crate) fn deliveries(scenario: &Scenario, history: &History) -> Vec<String> {
-    let retries = |group: &str| {
-        let consumers = scenario.consumers.iter().find(|consumers| consumers.group == group);
-        consumers.map_or(u32::MAX, ConsumerGroup::retries_most)
-    };
     let mut open: BTreeMap<(NodeRef, QueueRef, u64), u32> = BTreeMap::new();
     let mut refused: BTreeMap<(&str, MessageId), usize> = BTreeMap::new();
     let mut finished: BTreeSet<(&str, MessageId)> = BTreeSet::new();
@@ -38,7 +34,7 @@ pub(crate) fn deliveries(scenario: &Scenario, history: &History) -> Vec<String> 
             }
             Event::Nack(message, queue, offset) => {
                 let times = open.remove(&(node, *queue, *offset)).unwrap_or(0);
-                if let Some(message) = message.filter(|_| times >= retries(group)) {
+                if let Some(message) = message.filter(|_| scenario.is_last_time(group, times)) {
                     refused.remove(&(group, message));
                     finished.insert((group, message));
                     continue;

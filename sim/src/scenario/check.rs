@@ -139,7 +139,7 @@ fn links(source: &Source, scenario: &Scenario, places: &Places) -> Result<(), Sc
 /// A topic gets more queues, not fewer: what lies in a queue that is taken away is read by nobody.
 fn changes(source: &Source, scenario: &Scenario, places: &Places) -> Result<(), ScenarioError> {
     for At { value: name, at } in &places.consumers {
-        let group = scenario.consumers.iter().find(|group| group.group == *name);
+        let group = scenario.consumer(name);
         if group.is_some_and(|group| group.most_instances() < 2) {
             let message = format!("`{name}` has one member, and one is always there");
             return Err(source.error(at, message).with_help("a storm needs a group of at least two members"));

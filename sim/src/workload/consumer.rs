@@ -26,7 +26,7 @@ const SHUTDOWN_DEADLINE: Duration = Duration::from_secs(10);
 
 /// The program of a consumer node.
 pub(crate) async fn consume(cluster: Arc<Cluster>, node: String, host: Host, stop: StopSignal) -> Result<(), String> {
-    let group = cluster.plan.scenario.consumers.iter().find(|group| group.group == group_of(&node));
+    let group = cluster.plan.scenario.consumer(group_of(&node));
     let group = group.ok_or("a consumer node belongs to a group")?;
     let keys = ConsumerKeys::read(settings(&group.config, &group.group)).map_err(|error| in_one_line(&error))?;
     let config = ClientConfig::builder()
