@@ -280,6 +280,23 @@ fn every_scenario_has_its_seeds_in_ci() {
 }
 
 #[test]
+fn every_count_and_mark_has_a_word_in_the_docs() {
+    let source = read(&root().join("sim/src/scenario.rs"));
+    let docs = read(&root().join("docs/scenarios.md")) + &read(&root().join("docs/faults-in-scenarios.md"));
+    let mut wrong = String::new();
+    for list in ["pub const COUNTS: ", "pub const MARKS: "] {
+        let (_, list) = source.split_once(list).expect("the lists stand in this file");
+        let (list, _) = list.split_once("];").expect("a list ends");
+        let names: Vec<&str> = list.split('"').skip(1).step_by(2).collect();
+        assert!(names.len() > 10, "{names:?}");
+        for name in names.into_iter().filter(|name| !docs.contains(&format!("`{name}`"))) {
+            writeln!(wrong, "docs/scenarios.md: `{name}` is missing").unwrap();
+        }
+    }
+    assert!(wrong.is_empty(), "\n{wrong}");
+}
+
+#[test]
 fn every_weakness_has_its_test_where_the_page_says() {
     assert_eq!(tests_of_page("docs/store.md", 'W', 2), (1..=28).collect::<Vec<_>>());
 }

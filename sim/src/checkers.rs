@@ -28,7 +28,7 @@ use indexmap::IndexSet;
 pub(crate) use class::class_of;
 use copies::Fate;
 pub(crate) use copies::Logs;
-use facts::Facts;
+pub(crate) use facts::Facts;
 
 /// The most violations that a report spells out; all are counted.
 const SPELT_OUT_MAX: usize = 20;
@@ -158,7 +158,7 @@ fn lost_and_unread(
             let mut witness = vec![sent.invoke, stored.ok];
             if let Some(last) = facts.deliveries(group, message).last() {
                 witness.extend([last.index].into_iter().chain(last.done.map(|(index, _)| index)));
-                if let Some((at, why)) = last.nacked_at().and_then(|at| logs.copy_lost_anywhere_after(at)) {
+                if let Some((at, why)) = facts.lost_retry(logs, group, message) {
                     witness.push(at);
                     legal.insert(key, lawfully(why, witness));
                     continue;

@@ -16,8 +16,8 @@ use super::{
 pub(super) const ON_DISK_NANOS: u64 = 12_000_000_000;
 
 /// How long after a queue has changed hands a late commit of its old owner may still arrive. While the old owner is
-/// frozen it does not learn that it has lost the queue, and the first that it does then is to commit: a broker takes any
-/// commit of a group (`spec/protocol.md` 7.3).
+/// frozen it does not learn that it has lost the queue, and the first that it does then is to commit; while the network
+/// keeps what it sent no time passes either. A broker takes any commit of a group (`spec/protocol.md` 7.3).
 const LATE_OWNER_NANOS: u64 = 10_000_000_000;
 
 /// `commit_regress`: the committed offset of a group was seen to go back, and neither a crash of the broker, nor a lawful
@@ -86,7 +86,7 @@ fn explained(
     }
     let members: Vec<&str> = history.nodes.iter().map(String::as_str).filter(|node| group_of(node) == group).collect();
     let is_late =
-        |moved: u64| members.iter().any(|member| facts.unhindered_nanos(member, moved, last.at) <= LATE_OWNER_NANOS);
+        |moved: u64| members.iter().any(|member| facts.heard_nanos(member, moved, last.at) <= LATE_OWNER_NANOS);
     let in_group = |node: &NodeRef| group_of(history.node(*node)) == group;
     let members = facts.moves.keys().copied().filter(in_group);
     let mut moves = members.flat_map(|node| facts.moves_of(node, queue));

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
+    checkers::Logs,
     history::{Down, Event, History, Look, MessageId, NodeRef, QueueRef},
-    scenario::{BrokerGroup, ConsumerGroup, Fault, FaultKind, Scenario},
+    scenario::{BrokerGroup, ConsumerGroup, Fault, FaultKind, LinkFault, Scenario},
 };
 
 /// One message that a producer began to send.
@@ -93,6 +94,13 @@ fn is_of_life(event: &Event) -> bool {
     matches!(event, NodeUp | NodeDown(..) | DiskError(..) | Point("broker.offsets-persisted", _))
 }
 
+/// A fault in effect that silences nodes.
+struct Silence {
+    since: u64,
+    /// When a name server started first meanwhile, which does not know the silent brokers that others still name.
+    forgotten: Option<u64>,
+}
+
 /// What brokers have not saved, so that a stop does not differ from a crash.
 #[derive(Default)]
 struct Unsaved {
@@ -103,29 +111,31 @@ struct Unsaved {
 }
 
 /// Everything sorted.
-pub(super) struct Facts<'a> {
+pub(crate) struct Facts<'a> {
     scenario: &'a Scenario,
     /// The messages.
-    pub sends: BTreeMap<MessageId, Sent<'a>>,
+    pub(super) sends: BTreeMap<MessageId, Sent<'a>>,
     /// All deliveries in order.
-    pub all_deliveries: Vec<Delivery<'a>>,
+    pub(super) all_deliveries: Vec<Delivery<'a>>,
     /// Numbers of deliveries by group and message, in order.
     by_message: BTreeMap<(&'a str, MessageId), Vec<usize>>,
     /// Committed offsets by group and queue, in order.
-    pub commits: BTreeMap<(&'a str, QueueRef), Vec<Seen>>,
+    pub(super) commits: BTreeMap<(&'a str, QueueRef), Vec<Seen>>,
     /// Records where a process died, was stopped or ended, by node.
-    pub downs: BTreeMap<NodeRef, Vec<(usize, u64, Down)>>,
+    pub(super) downs: BTreeMap<NodeRef, Vec<(usize, u64, Down)>>,
     /// Records where a process started, by node.
-    pub ups: BTreeMap<NodeRef, Vec<(usize, u64)>>,
+    pub(super) ups: BTreeMap<NodeRef, Vec<(usize, u64)>>,
     /// Records where a consumer took over or gave up a queue, by node.
-    pub moves: BTreeMap<NodeRef, Vec<Move>>,
+    pub(super) moves: BTreeMap<NodeRef, Vec<Move>>,
     /// Records where a consumer went on at another offset than it had meant to, by node, with that offset.
-    pub corrections: BTreeMap<NodeRef, Vec<(usize, u64, u64)>>,
+    pub(super) corrections: BTreeMap<NodeRef, Vec<(usize, u64, u64)>>,
     /// From when until when something went on that can change what members know of their group and of routes. Mostly
     /// it is a moment.
-    pub disturbances: Vec<(u64, u64)>,
+    pub(super) disturbances: Vec<(u64, u64)>,
     /// From when until when a fault may have kept a node from writing to its disk at all, by the node's name.
     hindered: BTreeMap<&'a str, Vec<(u64, u64)>>,
+    /// From when until when the network may have kept what was sent before, in order.
+    under_way: Vec<(u64, u64)>,
 }
 
 /// How soon after a node fell silent brokers and name servers may take it for gone: 120 s after they heard of it last,
@@ -168,14 +178,16 @@ impl<'a> Facts<'a> {
             corrections: BTreeMap::new(),
             disturbances: Vec::new(),
             hindered: hindered(scenario, history),
+            under_way: under_way(scenario, history),
         };
         // Listener calls that have not ended, by node, life, queue and offset.
         let mut open = BTreeMap::new();
-        let mut silent_since = BTreeMap::new();
+        let mut silences = BTreeMap::new();
         let mut unsaved = Unsaved::default();
         for (index, record) in history.records.iter().enumerate() {
             let (node, life) = record.node.unwrap_or((NodeRef(u32::MAX), 0));
-            facts.disturbed(record.at, &record.event, &mut silent_since);
+            let restarts = life > 1 && group_of(history.node(node)) == "namesrv";
+            facts.disturbed(record.at, &record.event, restarts, &mut silences);
             match &record.event {
                 Event::Deliver { message, queue, offset, look, times } => {
                     open.insert((node, life, *queue, *offset), facts.all_deliveries.len());
@@ -265,42 +277,61 @@ impl<'a> Facts<'a> {
     }
 
     /// The members of a group that were hindered, each with the stretches in which it was.
-    pub fn hindered_of(&self, group: &str) -> impl Iterator<Item = (&'a str, &[(u64, u64)])> {
+    pub(super) fn hindered_of(&self, group: &str) -> impl Iterator<Item = (&'a str, &[(u64, u64)])> {
         let all = self.hindered.iter().map(|(node, stretches)| (*node, stretches.as_slice()));
         all.filter(move |(node, _)| group_of(node) == group)
     }
 
     /// How much of a stretch of time a node could write to its disk.
-    pub fn unhindered_nanos(&self, node: &str, from: u64, until: u64) -> u64 {
-        let (mut free, mut at) = (0, from);
-        for &(begin, end) in self.hindered.get(node).into_iter().flatten() {
-            free += begin.min(until).saturating_sub(at);
-            at = at.max(end);
-        }
-        free + until.saturating_sub(at)
+    pub(super) fn unhindered_nanos(&self, node: &str, from: u64, until: u64) -> u64 {
+        outside(self.hindered.get(node).into_iter().flatten(), from, until)
+    }
+
+    /// How much of a stretch of time a node ran and was heard at once.
+    pub(super) fn heard_nanos(&self, node: &str, from: u64, until: u64) -> u64 {
+        let mut all: Vec<_> = self.hindered.get(node).into_iter().flatten().chain(&self.under_way).copied().collect();
+        all.sort_unstable();
+        outside(&all, from, until)
     }
 
     /// When a member took a queue over or gave it up.
-    pub fn moves_of(&self, member: NodeRef, queue: QueueRef) -> impl Iterator<Item = &Move> {
+    pub(super) fn moves_of(&self, member: NodeRef, queue: QueueRef) -> impl Iterator<Item = &Move> {
         self.moves.get(&member).into_iter().flatten().filter(move |moved| moved.queue == queue)
     }
 
-    fn disturbed(&mut self, at: u64, event: &'a Event, silent_since: &mut BTreeMap<&'a str, u64>) {
+    fn disturbed(
+        &mut self,
+        at: u64,
+        event: &'a Event,
+        of_restarted_name_server: bool,
+        silences: &mut BTreeMap<&'a str, Silence>,
+    ) {
         match event {
             Event::FaultBegin(id, kind) if SILENT_FAULTS.contains(kind) => {
-                silent_since.insert(id, at);
+                silences.insert(id, Silence { since: at, forgotten: None });
             }
             // It may have waited for its flush for long.
             Event::FaultHit(id, "torn-flushes", _) => {
-                silent_since.insert(id, at);
+                silences.insert(id, Silence { since: at, forgotten: None });
             }
             Event::FaultEnd(id) => {
-                let missed_at = silent_since.remove(id.as_str()).map(|since| since + MISSED_NANOS);
-                self.disturbances
-                    .extend(missed_at.filter(|missed_at| *missed_at < at).map(|missed_at| (missed_at, at)));
+                if let Some(silence) = silences.remove(id.as_str()) {
+                    let missed_at = Some(silence.since + MISSED_NANOS).filter(|missed_at| *missed_at < at);
+                    self.disturbances.extend(missed_at.map(|missed_at| (missed_at, at)));
+                    // It is told of a broker with its next registration.
+                    let heard_of = at + registration_nanos(self.scenario);
+                    self.disturbances.extend(silence.forgotten.map(|forgotten| (forgotten, heard_of)));
+                }
                 if freezes_a_name_server(self.scenario, id) {
                     self.disturbances.push((at, at + registration_nanos(self.scenario)));
                 }
+            }
+            // It begins without routes. Others know brokers that cannot register now until they miss them.
+            Event::NodeUp if of_restarted_name_server => {
+                for silence in silences.values_mut() {
+                    silence.forgotten.get_or_insert(at);
+                }
+                self.disturbances.push((at, at + registration_nanos(self.scenario)));
             }
             Event::NodeUp | Event::NodeDown(..) | Event::FaultBegin(..) => {}
             _ => return,
@@ -348,52 +379,74 @@ impl<'a> Facts<'a> {
     }
 
     /// The groups that must finish a message of this look.
-    pub fn groups_that_want(&self, look: &Look) -> impl Iterator<Item = &'a str> {
+    pub(super) fn groups_that_want(&self, look: &Look) -> impl Iterator<Item = &'a str> {
         let wants = move |group: &&ConsumerGroup| group.topic == look.topic && group.wants(Some(&look.tag));
         self.scenario.consumers.iter().filter(wants).map(|group| group.group.as_str()).collect::<Vec<_>>().into_iter()
     }
 
     /// The deliveries of a message to a group, in order.
-    pub fn deliveries(&self, group: &'a str, message: MessageId) -> impl Iterator<Item = &Delivery<'a>> {
+    pub(super) fn deliveries(&self, group: &'a str, message: MessageId) -> impl Iterator<Item = &Delivery<'a>> {
         let numbers = self.by_message.get(&(group, message)).map_or(&[][..], Vec::as_slice);
         numbers.iter().map(|&number| &self.all_deliveries[number])
     }
 
     /// Whether the group has a message of its queue still before it, or is to get it again: as far as was seen it has
     /// committed no offset behind it, or refused it when it came last.
-    pub fn may_still_finish(&self, group: &str, message: MessageId, queue: QueueRef, offset: u64) -> bool {
+    pub(super) fn may_still_finish(&self, group: &str, message: MessageId, queue: QueueRef, offset: u64) -> bool {
         let committed = self.commits.get(&(group, queue)).and_then(|seen| seen.last()).map_or(0, |seen| seen.offset);
         committed <= offset || self.deliveries(group, message).last().is_some_and(|last| last.nacked_at().is_some())
     }
 
+    /// The first record that may have destroyed the retry of a message which the group refused, and why that was lawful.
+    ///
+    /// Where two members owned the queue, and the one that refused it last has lost the queue since or died, the broker may
+    /// never have heard of that (`spec/client.md` 8.5). Then it is enough that the retry was lost which the first one was
+    /// promised: that one stands behind the message.
+    pub fn lost_retry(&self, logs: &Logs, group: &'a str, message: MessageId) -> Option<(usize, &'static str)> {
+        let given: Vec<&Delivery<'_>> = self.deliveries(group, message).collect();
+        let last = given.last()?;
+        let refused = last.nacked_at()?;
+        let gave_up = self.moves_of(last.node, last.queue).any(|moved| moved.index > refused && !moved.takes_over);
+        let died = self.downs.get(&last.node).is_some_and(|downs| downs.iter().any(|(index, ..)| *index > refused));
+        let same = |delivery: &&&Delivery<'_>| (delivery.queue, delivery.offset) == (last.queue, last.offset);
+        let before = given.iter().filter(same).find_map(|delivery| delivery.nacked_at());
+        let promised = before.filter(|_| gave_up || died);
+        logs.copy_lost_anywhere_after(refused).or_else(|| logs.copy_lost_anywhere_after(promised?))
+    }
+
     /// Whether a listener of the group has finished the message.
-    pub fn is_finished(&self, group: &'a str, message: MessageId) -> bool {
+    pub(super) fn is_finished(&self, group: &'a str, message: MessageId) -> bool {
         self.deliveries(group, message).any(|delivery| delivery.done.is_some_and(|(_, finished)| finished))
     }
 
     /// The delivery at which a group refused a message for the last time that it may: it is a dead letter then, or becomes
     /// one, whatever happens to other copies of it.
-    pub fn given_up(&self, group: &'a str, message: MessageId) -> Option<&Delivery<'a>> {
+    pub(super) fn given_up(&self, group: &'a str, message: MessageId) -> Option<&Delivery<'a>> {
         let refused = |delivery: &&Delivery<'_>| delivery.nacked_at().is_some();
         self.deliveries(group, message)
             .find(|delivery| refused(delivery) && self.scenario.is_last_time(group, delivery.times))
     }
 
     /// All messages that a group refused for the last time.
-    pub fn given_up_by_all(&self) -> BTreeSet<(String, MessageId)> {
+    pub(super) fn given_up_by_all(&self) -> BTreeSet<(String, MessageId)> {
         let given = self.by_message.keys();
         let given_up = given.filter(|(group, message)| self.given_up(group, *message).is_some());
         given_up.map(|(group, message)| ((*group).to_owned(), *message)).collect()
     }
 
     /// The crashes of a node (not its clean stops) between two records.
-    pub fn crashes_between(&self, node: NodeRef, from: usize, to: usize) -> impl Iterator<Item = (usize, u64, Down)> {
+    pub(super) fn crashes_between(
+        &self,
+        node: NodeRef,
+        from: usize,
+        to: usize,
+    ) -> impl Iterator<Item = (usize, u64, Down)> {
         let downs = self.downs.get(&node).map_or(&[][..], Vec::as_slice);
         downs.iter().copied().filter(move |(index, _, how)| (from..to).contains(index) && *how != Down::Stop)
     }
 
     /// The record of the death that a node has not come back from at a record.
-    pub fn died_before(&self, node: NodeRef, at: usize) -> Option<usize> {
+    pub(super) fn died_before(&self, node: NodeRef, at: usize) -> Option<usize> {
         let (down, ..) = *self.downs.get(&node)?.iter().rfind(|(index, ..)| *index < at)?;
         let ups = self.ups.get(&node).into_iter().flatten();
         let is_up = ups.map(|(index, _)| *index).any(|up| (down..at).contains(&up));
@@ -449,6 +502,36 @@ fn hindered<'a>(scenario: &'a Scenario, history: &History) -> BTreeMap<&'a str, 
         found.entry(nodes[id]).or_default().push((from, until));
     }
     found
+}
+
+/// How much of `from..until` lies outside of sorted stretches.
+fn outside<'s>(stretches: impl IntoIterator<Item = &'s (u64, u64)>, from: u64, until: u64) -> u64 {
+    let (mut free, mut at) = (0, from);
+    for &(begin, end) in stretches {
+        free += begin.min(until).saturating_sub(at);
+        at = at.max(end);
+    }
+    free + until.saturating_sub(at)
+}
+
+/// The stretches in which the network may have kept what was sent before. What is lost is sent again after pauses that
+/// double, so that it comes when as much time again has passed at the latest (`spec/simulation.md` 3).
+fn under_way(scenario: &Scenario, history: &History) -> Vec<(u64, u64)> {
+    let delays = |fault: &&Fault| {
+        matches!(
+            fault.kind,
+            FaultKind::Cut { .. }
+                | FaultKind::Latency { .. }
+                | FaultKind::Partition { .. }
+                | FaultKind::OnLink { what: LinkFault::Bandwidth(_) | LinkFault::Slow(_) | LinkFault::Flap { .. }, .. }
+        )
+    };
+    let ids: BTreeSet<&str> = scenario.faults.iter().filter(delays).map(|fault| fault.id.as_str()).collect();
+    let found = stretches(history, |id| ids.contains(id)).into_iter();
+    let mut kept: Vec<_> =
+        found.map(|(_, from, until)| (from, until.saturating_add(until.saturating_sub(from)))).collect();
+    kept.sort_unstable();
+    kept
 }
 
 /// From when until when each of some faults was in effect, named by their ids; without end if it was not ended.

@@ -389,6 +389,27 @@ fn a_refused_copy_of_what_the_group_has_finished_need_not_come_again() {
 }
 
 #[test]
+fn the_retry_that_an_owner_was_promised_and_lost_is_not_owed_because_another_owner_refused_as_well() {
+    let found = |lost: bool, gives_up: bool| {
+        let story = Story::of("ASYNC_FLUSH");
+        story.send(0, 0).flush(1).deliver("billing/0", 0, 0).nack("billing/0", 0, 0).append(1);
+        if lost {
+            story.down("broker-a/0", Down::PowerLoss).recover(1);
+        }
+        story.assign("billing/1").deliver("billing/1", 0, 0).nack("billing/1", 0, 0);
+        if gives_up {
+            story.revoke("billing/1");
+        }
+        let pending = story.recorder.with(|history| crate::run::pending::deliveries(&story.scenario, history));
+        (story.found(), pending)
+    };
+    let owed = (vec![("unread", 1)], vec!["p0-0000 is to come again to billing".to_owned()]);
+    assert_eq!(found(true, true), (vec![], vec![]));
+    assert_eq!(found(true, false), owed);
+    assert_eq!(found(false, true), owed);
+}
+
+#[test]
 fn what_lies_at_or_behind_a_spoilt_page_is_legally_lost() {
     let found = |page: u64, is_cut: bool| {
         let story = Story::of("SYNC_FLUSH");

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    checkers::Logs,
+    checkers::{Facts, Logs},
     history::{Event, History, MessageId, NodeRef, QueueRef},
     scenario::Scenario,
 };
@@ -16,9 +16,9 @@ use super::cluster::group_of;
 /// A refused message whose retry may have been lost lawfully is left to the checkers: it may never come.
 pub(crate) fn deliveries(scenario: &Scenario, history: &History) -> Vec<String> {
     let mut open: BTreeMap<(NodeRef, QueueRef, u64), u32> = BTreeMap::new();
-    let mut refused: BTreeMap<(&str, MessageId), usize> = BTreeMap::new();
+    let mut refused: BTreeSet<(&str, MessageId)> = BTreeSet::new();
     let mut finished: BTreeSet<(&str, MessageId)> = BTreeSet::new();
-    for (index, record) in history.records.iter().enumerate() {
+    for record in &history.records {
         let Some((node, _)) = record.node else { continue };
         let group = group_of(history.node(node));
         match &record.event {
@@ -42,7 +42,7 @@ pub(crate) fn deliveries(scenario: &Scenario, history: &History) -> Vec<String> 
                 // A copy of what the group has finished need not come again: whoever refused it may have lost the queue
                 // before the broker heard of it (`spec/client.md` 8.5).
                 if let Some(message) = message.filter(|message| !finished.contains(&(group, *message))) {
-                    refused.insert((group, message), index);
+                    refused.insert((group, message));
                 }
             }
             Event::NodeDown(..) => open.retain(|(other, ..), _| *other != node),
@@ -53,9 +53,9 @@ pub(crate) fn deliveries(scenario: &Scenario, history: &History) -> Vec<String> 
         format!("{} works on {} offset {offset}", history.node(*node), history.queue(*queue))
     });
     if !refused.is_empty() {
-        let logs = Logs::collect(scenario, history);
-        refused.retain(|_, nack| logs.copy_lost_anywhere_after(*nack).is_none());
+        let (facts, logs) = (Facts::collect(scenario, history), Logs::collect(scenario, history));
+        refused.retain(|(group, message)| facts.lost_retry(&logs, group, *message).is_none());
     }
-    let refused = refused.keys().map(|(group, message)| format!("{message} is to come again to {group}"));
+    let refused = refused.iter().map(|(group, message)| format!("{message} is to come again to {group}"));
     open.chain(refused).collect()
 }

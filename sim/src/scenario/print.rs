@@ -190,7 +190,7 @@ fn print_consumer(out: &mut Lines, group: &ConsumerGroup) {
     if group.later_percent > 0 {
         out.text("later", &format!("{}%", group.later_percent));
     }
-    if group.later_times > 1 {
+    if group.later_percent > 0 && group.later_times > 1 {
         out.line(format_args!("later-times = {}", group.later_times));
     }
     out.settings(&group.config);

@@ -493,7 +493,11 @@ fn read_consumer(source: &Source, mut table: Table<'_>, places: &mut Places) -> 
     let millis = |ms| Duration::from_millis(ms);
     let handling = table.or("handling", Span { least: millis(1), most: millis(5) })?;
     let later = table.or("later", Percent(0))?;
-    let later_times = few(source, table.optional::<u32>("later-times")?, 1, 1..=100, "`later-times`")?;
+    let later_times = table.optional::<u32>("later-times")?;
+    if let Some(times) = later_times.as_ref().filter(|_| later.0 == 0) {
+        return Err(source.error(&times.at, "`later-times` counts refusals, and without `later` nothing is refused"));
+    }
+    let later_times = few(source, later_times, 1, 1..=100, "`later-times`")?;
     let config = read_settings(&mut table, SettingsOf::Consumer, places)?;
     table.finish()?;
     if instances == 0 && scale.iter().all(|step| step.instances == 0) {

@@ -209,6 +209,11 @@ fn what_is_there_twice_is_refused() {
 }
 
 #[test]
+fn refusals_are_counted_where_there_are_any() {
+    insta::assert_snapshot!(told("group     = \"billing\"", "group     = \"billing\"\nlater-times = 2"), @"x.toml:32:15: `later-times` counts refusals, and without `later` nothing is refused");
+}
+
+#[test]
 fn what_is_not_built_yet_says_so() {
     insta::assert_snapshot!(told("[\"ASYNC_MASTER\"]", "[\"SYNC_MASTER\", \"SLAVE\"]"), @"x.toml:12:28: a SLAVE needs replication, which is not built yet (issue 6); use several groups of one master each");
     insta::assert_snapshot!(told("format = 1", "format = 2"), @"x.toml:2:10: format 2 is not known: this build reads format 1");

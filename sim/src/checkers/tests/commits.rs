@@ -38,6 +38,23 @@ fn a_member_that_lost_its_queue_while_it_was_frozen_commits_once_more() {
 }
 
 #[test]
+fn a_commit_of_an_old_owner_that_the_network_has_kept_may_come_late() {
+    let found = |seconds: u64, after: u64| {
+        let clog = "[[fault]]\nid = \"f\"\nat = \"1s\"\nkind = \"clog\"\nnode = \"billing/1\"\nfor = \"1s\"\n";
+        let story = Story::with("SYNC_FLUSH", clog);
+        story.event("probe/0", |_| Event::FaultBegin("f".into(), "clog")).assign("billing/0");
+        story.later(seconds).event("probe/0", |_| Event::FaultEnd("f".into()));
+        story.later(after).commit(5).later(1).commit(3);
+        story.found()
+    };
+    assert_eq!(found(30, 1), []);
+    // What was lost is sent again when the network has been bad for as long once more, if not sooner.
+    assert_eq!(found(30, 30 + 9), []);
+    assert_eq!(found(30, 30 + 11), [("commit-regress", 1)]);
+    assert_eq!(found(0, 11), [("commit-regress", 1)]);
+}
+
+#[test]
 fn an_old_owner_gives_its_queue_up_with_a_commit_after_a_crash_of_the_broker_too() {
     let found = |gives_up: bool| {
         let story = Story::of("SYNC_FLUSH");

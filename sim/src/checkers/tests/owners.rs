@@ -42,6 +42,46 @@ fn routes_differ_longer_when_a_name_server_has_taken_an_old_registration_for_the
 }
 
 #[test]
+fn routes_differ_until_a_broker_that_a_new_name_server_does_not_know_is_missed_or_registers() {
+    let found = |restarts: bool, after_restart: u64, after_pause: u64| {
+        let story = Story::with_pause_of("billing/1").up("namesrv/0");
+        story.event("probe/0", |_| Event::FaultBegin("f".into(), "pause")).later(20);
+        if restarts {
+            story.down("namesrv/0", Down::Kill).restart("namesrv/0");
+        }
+        story.later(after_restart);
+        if after_pause > 0 {
+            story.event("probe/0", |_| Event::FaultEnd("f".into())).later(after_pause);
+        }
+        story.send(0, 0).consume(0, 0).deliver("billing/1", 0, 0).ack("billing/1", 0, 0);
+        if after_pause == 0 {
+            story.event("probe/0", |_| Event::FaultEnd("f".into()));
+        }
+        story.found()
+    };
+    // Others miss the broker 90 s after it fell silent at the earliest. The new name server hears of it within 30 s after
+    // it goes on, and views differ for 52 s from then on.
+    assert_eq!(found(true, 69, 0), []);
+    assert_eq!(found(false, 69, 0), [("dup-deliver", 1)]);
+    assert_eq!(found(true, 60, 81), []);
+    assert_eq!(found(true, 60, 83), [("dup-deliver", 1)]);
+    assert_eq!(found(false, 60, 53), [("dup-deliver", 1)]);
+}
+
+#[test]
+fn a_name_server_that_restarts_hears_of_brokers_with_their_next_registration() {
+    let found = |lives: usize, seconds: u64| {
+        let story = (0..lives).fold(Story::of("SYNC_FLUSH"), |story, _| story.up("namesrv/0"));
+        story.later(seconds).send(0, 0).consume(0, 0).deliver("billing/1", 0, 0).ack("billing/1", 0, 0);
+        story.found()
+    };
+    assert_eq!(found(2, 81), []);
+    assert_eq!(found(2, 83), [("dup-deliver", 1)]);
+    // Brokers that start after it register with it at once.
+    assert_eq!(found(1, 53), [("dup-deliver", 1)]);
+}
+
+#[test]
 fn an_owner_that_is_given_nothing_commits_as_well() {
     let found = |owns: bool, dies: bool| {
         let story = Story::of("SYNC_FLUSH");
