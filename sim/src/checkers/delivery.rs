@@ -137,6 +137,14 @@ fn taken_back_by_a_frozen_member(
     })
 }
 
+/// Whether the network kept things when an offset was first seen to be committed, an earlier commit of an old owner among
+/// them, which came and was in force before the next owner asked.
+fn taken_back_by_what_was_under_way(facts: &Facts<'_>, first: &Seen, again: &Delivery<'_>) -> bool {
+    facts.under_way.iter().any(|(from, until)| {
+        *from <= first.at && first.at <= *until && again.at <= until.saturating_add(COMMIT_IN_FLIGHT_NANOS)
+    })
+}
+
 /// Whether another member than the one that was given a message before thought then that the queue was its own, and gave
 /// it up since a commit was first seen: it has committed then how far it had been itself.
 fn taken_back_by_another_owner(
@@ -173,7 +181,8 @@ fn committed_for_good(
     let mut at_last = seen.iter().filter(between).rev().take_while(|seen| seen.offset > again.offset);
     let last = at_last.next()?;
     let above = at_last.last().unwrap_or(last);
-    if taken_back_by_a_frozen_member(facts, history, group, (above, last), again)
+    if taken_back_by_what_was_under_way(facts, above, again)
+        || taken_back_by_a_frozen_member(facts, history, group, (above, last), again)
         || taken_back_by_another_owner(facts, history, group, above, (before, again))
     {
         return None;

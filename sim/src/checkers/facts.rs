@@ -135,7 +135,7 @@ pub(crate) struct Facts<'a> {
     /// From when until when a fault may have kept a node from writing to its disk at all, by the node's name.
     hindered: BTreeMap<&'a str, Vec<(u64, u64)>>,
     /// From when until when the network may have kept what was sent before, in order.
-    under_way: Vec<(u64, u64)>,
+    pub(super) under_way: Vec<(u64, u64)>,
 }
 
 /// How soon after a node fell silent brokers and name servers may take it for gone: 120 s after they heard of it last,

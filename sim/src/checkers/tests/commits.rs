@@ -55,6 +55,23 @@ fn a_commit_of_an_old_owner_that_the_network_has_kept_may_come_late() {
 }
 
 #[test]
+fn what_an_old_commit_that_the_network_kept_took_back_was_not_committed_for_good() {
+    let found = |kept: u64, after: u64| {
+        let clog = "[[fault]]\nid = \"f\"\nat = \"1s\"\nkind = \"clog\"\nnode = \"billing/1\"\nfor = \"1s\"\n";
+        let story = Story::with("SYNC_FLUSH", clog);
+        story.assign("billing/0").send(0, 0).consume(0, 0);
+        story.event("probe/0", |_| Event::FaultBegin("f".into(), "clog")).commit(1).later(kept);
+        story.event("probe/0", |_| Event::FaultEnd("f".into())).later(after);
+        story.revoke("billing/0").assign("billing/1").deliver("billing/1", 0, 0).ack("billing/1", 0, 0);
+        story.found()
+    };
+    assert_eq!(found(30, 1), []);
+    assert_eq!(found(30, 34), []);
+    assert_eq!(found(30, 36), [("dup-deliver", 1)]);
+    assert_eq!(found(0, 30), [("dup-deliver", 1)]);
+}
+
+#[test]
 fn an_old_owner_gives_its_queue_up_with_a_commit_after_a_crash_of_the_broker_too() {
     let found = |gives_up: bool| {
         let story = Story::of("SYNC_FLUSH");

@@ -234,6 +234,27 @@ fn what_was_refused_for_the_last_time_is_a_dead_letter() {
 }
 
 #[test]
+fn what_no_broker_took_for_a_dead_letter_may_be_finished_by_its_member() {
+    let found = |finished: bool| {
+        let mut story = Story::of("SYNC_FLUSH");
+        story.scenario.consumers[0].config.push(("maxReconsumeTimes".into(), "1".into()));
+        story.send(0, 0).deliver("billing/0", 0, 0).nack("billing/0", 0, 0).later(10);
+        given(&story, retry_queue(), 1);
+        story.event("billing/0", |history| Event::Nack(Some(message(0)), history.intern_queue(retry_queue()), 0));
+        if finished {
+            story.later(5);
+            given(&story, retry_queue(), 2);
+            story.event("billing/0", |history| Event::Ack(Some(message(0)), history.intern_queue(retry_queue()), 0));
+        }
+        story.event("probe/0", |_| Event::Converged);
+        story.audited();
+        story.found()
+    };
+    assert_eq!(found(true), []);
+    assert_eq!(found(false), [("retry", 1)]);
+}
+
+#[test]
 fn nothing_else_is_a_dead_letter() {
     let story = Story::of("SYNC_FLUSH");
     let group = "billing".to_owned();
