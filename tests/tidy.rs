@@ -308,13 +308,37 @@ fn every_report_has_its_test_where_the_page_says() {
 
 #[test]
 fn every_crash_point_has_its_tests_where_the_page_says() {
-    let page = read(&root().join("docs/store.md"));
-    let (_, table) = page.split_once("## What a crash may leave").expect("the page has the table");
+    assert_eq!(rows_with_tests("docs/store.md", "## What a crash may leave").len(), 22);
+}
+
+#[test]
+fn every_fault_has_a_scenario_and_tests_where_the_page_says() {
+    let rows = rows_with_tests("docs/faults-in-scenarios.md", "## What shows that they do it");
+    let mut kinds = Vec::new();
+    for row in &rows {
+        let cells: Vec<&str> = row.split(" | ").collect();
+        let kind = cells[0].trim_matches(['|', ' ', '`']);
+        let scenario = cells[1].rsplit_once("](../").map_or("", |(_, path)| path.trim_end_matches(')'));
+        let uses = read(&root().join(scenario));
+        let is_used = uses.lines().any(|line| line.split(['"', ' ', '=']).any(|word| word == kind));
+        assert!(is_used, "`{scenario}` has no `{kind}`");
+        kinds.push(kind);
+    }
+    let source = read(&root().join("sim/src/scenario/fault.rs"));
+    let (_, list) = source.split_once("pub const NAMES: ").expect("the list of kinds");
+    let (list, _) = list.split_once("];").expect("a list ends");
+    assert_eq!(kinds, list.split('"').skip(1).step_by(2).collect::<Vec<_>>());
+}
+
+/// The rows of the table below a headline. The last cell names files, and tests that are in the file before them.
+fn rows_with_tests(page: &str, headline: &str) -> Vec<String> {
+    let text = read(&root().join(page));
+    let (_, table) = text.split_once(headline).expect("the page has the table");
     let rows =
         table.lines().skip_while(|line| !line.starts_with("|---")).skip(1).take_while(|line| line.starts_with('|'));
-    let (mut wrong, mut count) = (String::new(), 0);
-    for row in rows {
-        count += 1;
+    let rows: Vec<String> = rows.map(str::to_owned).collect();
+    let mut wrong = String::new();
+    for row in &rows {
         let last = row.trim_end_matches([' ', '|']).rsplit(" | ").next().unwrap_or_default();
         let mut source = String::new();
         for name in last.split('`').skip(1).step_by(2) {
@@ -323,13 +347,14 @@ fn every_crash_point_has_its_tests_where_the_page_says() {
                 false => source.contains(&format!("fn {name}(")),
             };
             if !is_there {
-                writeln!(wrong, "docs/store.md: no `{name}`: {row}").unwrap();
+                writeln!(wrong, "{page}: no `{name}`: {row}").unwrap();
             } else if name.contains('/') {
                 source = read(&root().join(name));
             }
         }
     }
-    assert!(wrong.is_empty() && count == 22, "{count} rows\n{wrong}");
+    assert!(wrong.is_empty(), "\n{wrong}");
+    rows
 }
 
 /// The numbers of the rows of a page that begin with a letter and so many digits. A row names a test after its number,

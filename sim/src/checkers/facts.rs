@@ -165,8 +165,8 @@ const SILENT_FAULTS: [&str; 18] = [
 ];
 
 impl<'a> Facts<'a> {
-    pub fn collect(scenario: &'a Scenario, history: &'a History) -> Facts<'a> {
-        let mut facts = Facts {
+    fn of_faults(scenario: &'a Scenario, history: &History) -> Facts<'a> {
+        Facts {
             scenario,
             sends: BTreeMap::new(),
             all_deliveries: Vec::new(),
@@ -179,7 +179,11 @@ impl<'a> Facts<'a> {
             disturbances: Vec::new(),
             hindered: hindered(scenario, history),
             under_way: under_way(scenario, history),
-        };
+        }
+    }
+
+    pub fn collect(scenario: &'a Scenario, history: &'a History) -> Facts<'a> {
+        let mut facts = Facts::of_faults(scenario, history);
         // Listener calls that have not ended, by node, life, queue and offset.
         let mut open = BTreeMap::new();
         let mut silences = BTreeMap::new();

@@ -287,6 +287,30 @@ fn a_broker_with_an_old_backup_goes_on_where_that_ends_and_tells_it() {
 }
 
 #[test]
+fn files_that_are_lost_are_gone_with_their_process_and_made_anew() {
+    let lose = |path: &str| {
+        let (_, run) = run_with(&format!(
+            "[[fault]]\nid = \"f\"\nat = \"3s\"\nkind = \"files-lost\"\nnode = \"broker-a/0\"\npath = \"{path}\"\ndown = \"1s\"\n"
+        ));
+        let killed = run.history.records.iter().any(|record| matches!(record.event, Event::NodeDown(Down::Kill, _)));
+        let unread = run.findings.reports.iter().find(|report| report.checker == "unread").expect("it is a checker");
+        assert!(unread.opportunities > 20 && unread.violations.is_empty());
+        (hits(&run, "files-lost"), killed)
+    };
+    assert_eq!(lose("consumequeue/orders/0/*"), (1, true));
+    assert_eq!(lose("consumequeue/*"), (2, true));
+}
+
+#[test]
+fn a_panic_is_a_death_of_its_own_kind() {
+    let (_, run) =
+        run_with("[[fault]]\nid = \"f\"\nat = \"3s\"\nkind = \"panic\"\nnode = \"broker-a/0\"\ndown = \"2s\"\n");
+    assert_eq!((hits(&run, "panics"), hits(&run, "crashes")), (1, 1));
+    assert_eq!(acknowledged_in(&run, 3 * SECOND + SECOND / 100, 5 * SECOND), 0);
+    assert!(acknowledged_in(&run, 5 * SECOND, 8 * SECOND) > 2);
+}
+
+#[test]
 fn who_is_killed_while_he_stops_went_down_once() {
     let (_, run) = run_with(
         "[[fault]]\nid = \"stalled\"\nat = \"2s\"\nkind = \"disk-stall\"\nnode = \"broker-a/0\"\nfor = \"3s\"\n\
