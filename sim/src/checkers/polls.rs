@@ -88,17 +88,16 @@ pub(super) fn skip(polls: &Runs, facts: &Facts<'_>, logs: &Logs, history: &Histo
         let Some(there) = there.get(&queue) else { continue };
         let pairs = runs.iter().flat_map(|run| run.polls.windows(2).map(move |pair| (run, pair[0], pair[1])));
         for (run, (before, from), (after, to)) in pairs.filter(|(_, from, to)| from.1 < to.1) {
-            if run.ended.is_some_and(|ended| ended < converged) {
-                continue;
-            }
+            let keeps_the_queue = run.ended.is_none_or(|ended| ended >= converged);
             for (offset, message) in there.range(from..to) {
                 let sent = &facts.sends[message];
                 // What came later stands where something else did that is gone.
                 if sent.invoke > after || !facts.groups_that_want(sent.look).any(|wants| wants == group) {
                     continue;
                 }
-                report.opportunities += 1;
-                if !given.contains(&(node, queue, *offset)) {
+                let is_given = given.contains(&(node, queue, *offset));
+                report.opportunities += u64::from(is_given || keeps_the_queue);
+                if !is_given && keeps_the_queue {
                     let what = format!("{} passes over {message} at {}", history.node(node), history.queue(queue));
                     report.violation(format!("{what} offset {offset}"), vec![before, after]);
                 }
