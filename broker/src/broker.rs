@@ -23,7 +23,7 @@ use tracing::{info, warn};
 use crate::{
     admin::Admin,
     clients::Clients,
-    config::{BrokerConfig, Refusal},
+    config::{BrokerConfig, Refusal, Role},
     delayed::DelayedMessages,
     groups::{self, Groups},
     identity::Identity,
@@ -117,7 +117,10 @@ impl Broker {
     /// If another broker has the store, files are damaged, an address is taken, or settings contradict each other.
     /// The files are as they were then, but for a recovery that the store needed.
     pub async fn start(config: BrokerConfig) -> Result<Broker, StartError> {
-        config.check().map_err(|Refusal { key, value, problem }| StartError::Setting { key, value, problem })?;
+        let refused = |Refusal { key, value, problem }| StartError::Setting { key, value, problem };
+        config.check().map_err(refused)?;
+        needs_no_stream(&config).map_err(refused)?;
+        tell_role(&config);
         let host = Host::current();
         let config = Arc::new(config);
         let store = Arc::new(Store::open(config.store.clone()).await?);
@@ -185,6 +188,33 @@ impl Broker {
         while self.store.flush().await == store::Flushed::TimedOut {}
         self.tables.save().await;
         self.store.shutdown().await
+    }
+}
+
+/// Nothing copies the log to another node yet.
+fn needs_no_stream(config: &BrokerConfig) -> Result<(), Refusal> {
+    let problem = "this version does not replicate";
+    if config.role == Role::Slave {
+        return Err(Refusal { key: "brokerRole", value: "SLAVE".to_owned(), problem });
+    }
+    match config.replication.copies(config.role) {
+        1 => Ok(()),
+        copies => Err(Refusal { key: "inSyncReplicas", value: copies.to_string(), problem }),
+    }
+}
+
+/// Says in the log what the role means where that is not what was written.
+fn tell_role(config: &BrokerConfig) {
+    if config.role.is_master() && config.id != 0 {
+        warn!(brokerId = config.id, "a master is number 0 of its group, whatever brokerId says");
+    }
+    if config.role == Role::SyncMaster {
+        let copies = config.replication.copies(config.role);
+        match config.replication.in_sync_replicas {
+            None => info!(copies, "inSyncReplicas is not set: a synchronous master waits for one slave"),
+            Some(1) => warn!("inSyncReplicas=1: this synchronous master waits for no slave"),
+            Some(_) => {}
+        }
     }
 }
 

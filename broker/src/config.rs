@@ -6,7 +6,10 @@ use message::DEFAULT_DELAY_LEVELS;
 use remoting::settings::{Setting, SettingsError, WithoutEffect};
 
 mod keys;
+mod replication;
 mod without_effect;
+
+pub use replication::{ReplicationConfig, SyncFrom, WhenAhead};
 
 /// The configuration of a broker, by RocketMQ's key names (in brackets). Immutable once the broker runs.
 #[derive(Debug, Clone)]
@@ -15,12 +18,12 @@ pub struct BrokerConfig {
     pub cluster: String,
     /// Name of the group of replicas that this broker belongs to (`brokerName`).
     pub name: String,
-    /// Its number in the group; 0 is the master (`brokerId`).
+    /// The number of a slave in its group, from 1 on (`brokerId`). A master is number 0, whatever stands here.
     pub id: u64,
     /// What it does in the group (`brokerRole`).
     pub role: Role,
-    /// How many copies, its own included, a synchronous master waits for (`inSyncReplicas`).
-    pub in_sync_replicas: u32,
+    /// How the group keeps copies.
+    pub replication: ReplicationConfig,
     /// Addresses of all name servers, `host:port` (`namesrvAddr`, separated by semicolons).
     pub namesrv: Vec<String>,
     /// The address to listen on (`bindAddress`); the loopback address unless configured.
@@ -108,6 +111,14 @@ pub enum Role {
     Slave,
 }
 
+impl Role {
+    /// Whether it takes writes.
+    #[must_use]
+    pub fn is_master(self) -> bool {
+        self != Role::Slave
+    }
+}
+
 impl Default for BrokerConfig {
     fn default() -> BrokerConfig {
         BrokerConfig {
@@ -115,7 +126,7 @@ impl Default for BrokerConfig {
             name: "broker-a".to_owned(),
             id: 0,
             role: Role::AsyncMaster,
-            in_sync_replicas: 1,
+            replication: ReplicationConfig::default(),
             namesrv: Vec::new(),
             bind: IpAddr::V4(Ipv4Addr::LOCALHOST),
             port: 10911,
@@ -174,14 +185,19 @@ impl BrokerConfig {
     /// Looks for settings that no broker of this version can have.
     pub(crate) fn check(&self) -> Result<(), Refusal> {
         let refuse = |key, value: String, problem| Err(Refusal { key, value, problem });
-        if self.role == Role::Slave {
-            return refuse("brokerRole", "SLAVE".to_owned(), "this version does not replicate");
+        if self.role == Role::Slave && self.id == 0 {
+            return refuse(
+                "brokerId",
+                "0".to_owned(),
+                "0 is the master's, a slave needs a number of its own from 1 on",
+            );
         }
-        if self.role == Role::SyncMaster && self.in_sync_replicas > 1 {
-            return refuse("inSyncReplicas", self.in_sync_replicas.to_string(), "this version does not replicate");
+        if i64::try_from(self.id).is_err() {
+            return refuse("brokerId", self.id.to_string(), "the wire has 63 bits for it");
         }
-        if self.id != 0 {
-            return refuse("brokerId", self.id.to_string(), "a master has the id 0");
+        self.replication.check(self.role)?;
+        if self.port == u16::MAX {
+            return refuse("listenPort", self.port.to_string(), "replicas connect to the next port, and there is none");
         }
         if self.advertised_ip().is_unspecified() {
             let key = if self.advertised.is_some() { "brokerIP1" } else { "bindAddress" };
@@ -201,6 +217,11 @@ impl BrokerConfig {
     #[must_use]
     pub fn show(&self) -> String {
         keys::KEYS.show(self)
+    }
+
+    /// Its number in the group: 0 for a master.
+    pub(crate) fn broker_id(&self) -> u64 {
+        if self.role == Role::Slave { self.id } else { 0 }
     }
 
     /// The address that clients are told.

@@ -37,5 +37,5 @@ mod tag_filter;
 mod topics;
 
 pub use broker::{Broker, StartError};
-pub use config::{BrokerConfig, Role};
+pub use config::{BrokerConfig, ReplicationConfig, Role, SyncFrom, WhenAhead};
 pub use stored::{StoredOffset, check_stored};

@@ -131,7 +131,7 @@ impl Registration {
             broker_addr: self.identity.address().to_string(),
             cluster_name: self.config.cluster.clone(),
             ha_server_addr: self.replication_address().to_string(),
-            broker_id: 0,
+            broker_id: self.config.broker_id().cast_signed(),
             heartbeat_timeout_millis: None,
             enable_acting_master: Some(false),
             compressed: Some(self.config.register_compressed),
@@ -155,7 +155,7 @@ impl Registration {
                 broker_name: self.config.name.clone(),
                 broker_addr: self.identity.address().to_string(),
                 cluster_name: self.config.cluster.clone(),
-                broker_id: 0,
+                broker_id: self.config.broker_id().cast_signed(),
             };
             let client = self.client.clone();
             leaving.push(self.host.spawn("broker.leave", async move {

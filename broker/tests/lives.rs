@@ -131,14 +131,21 @@ fn settings_that_contradict_each_other_are_refused() {
             Broker::start(config).await.err().expect("the settings are wrong").to_string()
         };
         assert_eq!(
-            refused(|config| config.role = Role::Slave).await,
+            refused(|config| (config.role, config.id) = (Role::Slave, 1)).await,
             "brokerRole = `SLAVE`: this version does not replicate"
+        );
+        assert_eq!(
+            refused(|config| config.role = Role::SyncMaster).await,
+            "inSyncReplicas = `2`: this version does not replicate"
+        );
+        assert_eq!(
+            refused(|config| config.role = Role::Slave).await,
+            "brokerId = `0`: 0 is the master's, a slave needs a number of its own from 1 on"
         );
         assert_eq!(
             refused(|config| config.bind = Ipv4Addr::UNSPECIFIED.into()).await,
             "bindAddress = `0.0.0.0`: clients need an address and this is none: set brokerIP1"
         );
-        assert_eq!(refused(|config| config.id = 3).await, "brokerId = `3`: a master has the id 0");
         assert!(content(folder.path()).is_empty());
     });
 }

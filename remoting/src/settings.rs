@@ -295,22 +295,29 @@ fn read_addresses(text: &str) -> Result<Vec<String>, String> {
     let text = text.strip_suffix(';').unwrap_or(text);
     let mut addresses = Vec::new();
     for address in text.split(';').map(str::trim) {
-        let expected = |what: &str| format!("addresses host:port, separated by semicolons; {what}");
-        if address.is_empty() {
-            return Err(expected("one is empty"));
-        }
-        let Some((host, port)) = address.rsplit_once(':') else {
-            return Err(expected(&format!("`{address}` has no port")));
-        };
-        if !port.parse::<u16>().is_ok_and(|port| port > 0) {
-            return Err(expected(&format!("the port of `{address}` is not 1 to 65535")));
-        }
-        if !is_host(host) {
-            return Err(expected(&format!("`{host}` is not the name or IP address of a host")));
-        }
-        addresses.push(address.to_owned());
+        let address =
+            read_address(address).map_err(|what| format!("addresses host:port, separated by semicolons; {what}"))?;
+        addresses.push(address);
     }
     Ok(addresses)
+}
+
+/// One address `host:port` or `[v6]:port`.
+///
+/// # Errors
+/// What is wrong with it, for people.
+pub fn read_address(text: &str) -> Result<String, String> {
+    if text.is_empty() {
+        return Err("one is empty".to_owned());
+    }
+    let (host, port) = text.rsplit_once(':').ok_or_else(|| format!("`{text}` has no port"))?;
+    if !port.parse::<u16>().is_ok_and(|port| port > 0) {
+        return Err(format!("the port of `{text}` is not 1 to 65535"));
+    }
+    if !is_host(host) {
+        return Err(format!("`{host}` is not the name or IP address of a host"));
+    }
+    Ok(text.to_owned())
 }
 
 /// A host name, an IPv4 address, or an IPv6 address in brackets.

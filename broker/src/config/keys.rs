@@ -13,7 +13,7 @@ use remoting::settings::{
 };
 use store::FlushDiskType;
 
-use super::{BrokerConfig, Role, without_effect::WITHOUT_EFFECT};
+use super::{BrokerConfig, Role, replication, without_effect::WITHOUT_EFFECT};
 
 /// The reference keeps file sizes in 32 bits.
 const FILE_MAX_BYTES: u64 = 1 << 31;
@@ -31,7 +31,41 @@ static SUPPORTED: &[Key<BrokerConfig>] = &[
     Key { name: "brokerName", field: Text(|c| &mut c.name) },
     Key { name: "brokerId", field: Other { read: read_id, show: |c| c.id.to_string() } },
     Key { name: "brokerRole", field: Other { read: read_role, show: show_role } },
-    Key { name: "inSyncReplicas", field: Count(|c| &mut c.in_sync_replicas, 1..=9) },
+    Key {
+        name: "haMasterAddress",
+        field: Other { read: replication::read_master_address, show: replication::show_master_address },
+    },
+    Key { name: "haSendHeartbeatInterval", field: Time(|c| &mut c.replication.heartbeat_interval, Millis) },
+    Key { name: "haHousekeepingInterval", field: Time(|c| &mut c.replication.housekeeping_interval, Millis) },
+    Key {
+        name: "haTransferBatchSize",
+        field: Size(|c| &mut c.replication.batch_max_bytes, 1..=replication::FRAME_BODY_MAX_BYTES),
+    },
+    Key { name: "haMaxGapNotInSync", field: Size(|c| &mut c.replication.in_sync_gap_bytes, 0..=i64::MAX as u64) },
+    Key { name: "haFlowControlEnable", field: Flag(|c| &mut c.replication.flow_control) },
+    Key { name: "maxHaTransferByteInSecond", field: Size(|c| &mut c.replication.flow_max_bytes, 1..=i64::MAX as u64) },
+    Key { name: "slaveTimeout", field: Time(|c| &mut c.replication.copy_timeout, Millis) },
+    Key {
+        name: "totalReplicas",
+        field: Other { read: replication::read_total, show: |c| c.replication.total(c.role).to_string() },
+    },
+    Key {
+        name: "inSyncReplicas",
+        field: Other { read: replication::read_in_sync, show: |c| c.replication.in_sync(c.role).to_string() },
+    },
+    Key {
+        name: "minInSyncReplicas",
+        field: Count(|c| &mut c.replication.min_in_sync_replicas, 1..=replication::REPLICAS_MAX),
+    },
+    Key { name: "slaveReadEnable", field: Flag(|c| &mut c.replication.slave_read) },
+    Key { name: "offsetCheckInSlave", field: Flag(|c| &mut c.replication.offset_check_in_slave) },
+    Key { name: "haRewindBytes", field: Size(|c| &mut c.replication.rewind_bytes, 1..=1 << 40) },
+    Key {
+        name: "haWhenAhead",
+        field: Other { read: replication::read_when_ahead, show: replication::show_when_ahead },
+    },
+    Key { name: "haSyncFrom", field: Other { read: replication::read_sync_from, show: replication::show_sync_from } },
+    Key { name: "haRecoverFromSlave", field: Flag(|c| &mut c.replication.recover_from_slave) },
     Key { name: "namesrvAddr", field: Addresses(|c| &mut c.namesrv) },
     Key {
         name: "bindAddress",
@@ -225,8 +259,7 @@ fn show_role(config: &BrokerConfig) -> String {
 }
 
 fn read_id(config: &mut BrokerConfig, text: &str) -> Result<(), String> {
-    let id = text.parse().ok().filter(|id: &u64| i64::try_from(*id).is_ok());
-    config.id = id.ok_or("a number, 0 for a master")?;
+    config.id = text.parse().map_err(|_| "a number, 0 for a master")?;
     Ok(())
 }
 
@@ -307,9 +340,12 @@ fn show_delete_when(config: &BrokerConfig) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use remoting::settings::read_properties;
 
     use super::*;
+    use crate::config::{ReplicationConfig, SyncFrom, WhenAhead};
 
     fn read(text: &str) -> BrokerConfig {
         BrokerConfig::read(read_properties(text, "broker.conf").unwrap()).unwrap().0
@@ -346,10 +382,13 @@ mod tests {
     fn settings_that_cannot_be_together_name_the_place_of_the_last_one() {
         let error = |text: &str| BrokerConfig::read(read_properties(text, "b.conf").unwrap()).unwrap_err().to_string();
         assert_eq!(
-            error("listenPort=1\nbrokerRole=SLAVE"),
-            "b.conf:2: brokerRole = `SLAVE`: this version does not replicate"
+            error("brokerId=0\nbrokerRole=SLAVE"),
+            "b.conf:1: brokerId = `0`: 0 is the master's, a slave needs a number of its own from 1 on"
         );
-        assert_eq!(error("brokerId=0\nbrokerId=1"), "b.conf:2: brokerId = `1`: a master has the id 0");
+        assert_eq!(
+            error("listenPort=65535"),
+            "b.conf:1: listenPort = `65535`: replicas connect to the next port, and there is none"
+        );
         assert_eq!(
             error("brokerName="),
             "b.conf:1: brokerName = ``: expected letters, digits, `_`, `-`, `%` or `|`, at most 127"
@@ -365,16 +404,65 @@ mod tests {
         read("bindAddress=0.0.0.0\nbrokerIP1=10.0.0.1");
     }
 
-    /// With one copy, which is its own, a synchronous master has nobody to wait for. The reference waits for nobody either
-    /// when it is told to, by default.
+    /// A synchronous master that nobody told how many copies to wait for waits for one slave's. The reference waits for
+    /// nobody then.
     #[test]
-    fn w21_a_master_that_cannot_wait_for_copies_does_not_promise_to() {
+    fn w21_a_synchronous_master_waits_for_a_slave_unless_told_otherwise() {
+        let copies = |text: &str| {
+            let config = read(text);
+            config.replication.copies(config.role)
+        };
+        assert_eq!(copies("brokerRole=SYNC_MASTER"), 2);
+        assert_eq!(copies("brokerRole=SYNC_MASTER\ninSyncReplicas=3"), 3);
+        assert_eq!(copies("brokerRole=SYNC_MASTER\ninSyncReplicas=1"), 1);
+        assert_eq!(copies("brokerRole=ASYNC_MASTER\ninSyncReplicas=3"), 1);
+        assert_eq!(copies("brokerRole=SLAVE\nbrokerId=1"), 1);
+        assert!(read("brokerRole=SYNC_MASTER").show().contains("\ninSyncReplicas=2\n"));
+    }
+
+    #[test]
+    fn numbers_of_replicas_that_cannot_be_together_are_refused() {
         let error = |text: &str| BrokerConfig::read(read_properties(text, "b.conf").unwrap()).unwrap_err().to_string();
         assert_eq!(
-            error("brokerRole=SYNC_MASTER\ninSyncReplicas=2"),
-            "b.conf:2: inSyncReplicas = `2`: this version does not replicate"
+            error("brokerRole=SYNC_MASTER\ntotalReplicas=1"),
+            "b.conf:2: totalReplicas = `1`: a put would wait for more (inSyncReplicas)"
         );
-        assert_eq!(read("brokerRole=SYNC_MASTER").in_sync_replicas, 1);
+        assert_eq!(
+            error("inSyncReplicas=2\nminInSyncReplicas=3"),
+            "b.conf:2: minInSyncReplicas = `3`: more than inSyncReplicas"
+        );
+        assert_eq!(
+            error("haSendHeartbeatInterval=20s"),
+            "default: haHousekeepingInterval = `20000`: a heartbeat must fit in (haSendHeartbeatInterval)"
+        );
+        read("brokerRole=SYNC_MASTER\ninSyncReplicas=2\ntotalReplicas=2\nminInSyncReplicas=1");
+    }
+
+    #[test]
+    fn settings_of_replication_are_read_and_shown() {
+        let text = "brokerId=2\nbrokerRole=SLAVE\nhaMasterAddress=10.0.0.1:10912\nhaWhenAhead=truncate\n\
+                    haSyncFrom=first-file\nslaveReadEnable=true\nhaRewindBytes=64KiB\nslaveTimeout=500";
+        let config = read(text);
+        assert_eq!((config.role, config.broker_id()), (Role::Slave, 2));
+        let expected = ReplicationConfig {
+            master_address: Some("10.0.0.1:10912".to_owned()),
+            when_ahead: WhenAhead::Truncate,
+            sync_from: SyncFrom::FirstFile,
+            slave_read: true,
+            rewind_bytes: 64 << 10,
+            copy_timeout: Duration::from_millis(500),
+            ..ReplicationConfig::default()
+        };
+        assert_eq!(config.replication, expected);
+        assert_eq!(read(&config.show()).show(), config.show());
+        assert_eq!(read("brokerId=7").broker_id(), 0, "a master is number 0");
+        let error =
+            |text: &str| BrokerConfig::read(read_properties(text, "broker.conf").unwrap()).unwrap_err().to_string();
+        assert_says(&error("haMasterAddress=10.0.0.1"), "expected an address host:port; `10.0.0.1` has no port");
+        assert_says(&error("haWhenAhead=stop"), "expected hold or truncate");
+        assert_says(&error("haSyncFrom=middle"), "expected last-file or first-file");
+        assert_says(&error("inSyncReplicas=0"), "expected a number from 1 to 9");
+        assert_says(&error("haTransferBatchSize=4MiB"), "expected a size from 1 to 4194291 bytes");
     }
 
     fn assert_says(error: &str, part: &str) {
