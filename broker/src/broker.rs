@@ -25,7 +25,8 @@ use crate::{
     clients::Clients,
     config::{BrokerConfig, Refusal, Role},
     delayed::DelayedMessages,
-    groups::{self, Groups},
+    group_master::GroupMaster,
+    groups::{self, Groups, Unknown},
     identity::Identity,
     log_epochs::LogEpochs,
     lookups::Lookups,
@@ -125,7 +126,7 @@ impl Broker {
         let config = Arc::new(config);
         let store = Arc::new(Store::open(config.store.clone()).await?);
         // If this fails, the store stays as after a crash, so that the next start begins the epoch.
-        let epochs = LogEpochs::open(&host, &store, &settings_folder(&config)).await?;
+        let epochs = LogEpochs::open(&host, &store, &settings_folder(&config), config.role).await?;
         match Broker::start_on(host, config, Arc::clone(&store), epochs).await {
             Ok(broker) => Ok(broker),
             Err(error) => {
@@ -146,7 +147,8 @@ impl Broker {
     ) -> Result<Broker, StartError> {
         let identity = Arc::new(Identity::new(config.advertised_ip(), config.port));
         let tables = Arc::new(Tables::load(&host, &config, &store, &identity).await?);
-        let parts = Parts::new(&host, &config, &tables, &identity, &Arc::new(epochs));
+        let master = Arc::new(GroupMaster::new(config.replication.master_address.clone()));
+        let parts = Parts::new(&host, &config, &tables, &identity, &Arc::new(epochs), &master);
         let mut listen = vec![SocketAddr::new(config.bind, config.port)];
         if let Some(fast) = config.port.checked_sub(FAST_PORT_BELOW).filter(|port| *port > 0) {
             listen.push(SocketAddr::new(config.bind, fast));
@@ -155,7 +157,7 @@ impl Broker {
         let server = Server::start(server_config, Arc::new(parts.router) as Arc<dyn Handler>).await?;
         identity.listening(server.local_addrs()[0].port());
         let registration =
-            Arc::new(Registration::new(&host, Arc::clone(&config), Arc::clone(&tables.topics), identity));
+            Arc::new(Registration::new(&host, Arc::clone(&config), Arc::clone(&tables.topics), identity, master));
         let tasks = TaskGroup::new(&host);
         spawn_tasks(&tasks, &config, &tables, &parts.sessions, &registration);
         let savers = Mutex::new(savers(&host, &config, &tables));
@@ -194,9 +196,6 @@ impl Broker {
 /// Nothing copies the log to another node yet.
 fn needs_no_stream(config: &BrokerConfig) -> Result<(), Refusal> {
     let problem = "this version does not replicate";
-    if config.role == Role::Slave {
-        return Err(Refusal { key: "brokerRole", value: "SLAVE".to_owned(), problem });
-    }
     match config.replication.copies(config.role) {
         1 => Ok(()),
         copies => Err(Refusal { key: "inSyncReplicas", value: copies.to_string(), problem }),
@@ -215,6 +214,14 @@ fn tell_role(config: &BrokerConfig) {
             Some(1) => warn!("inSyncReplicas=1: this synchronous master waits for no slave"),
             Some(_) => {}
         }
+    }
+}
+
+fn unknown_groups(config: &BrokerConfig) -> Unknown {
+    match config.role {
+        _ if !config.auto_create_group => Unknown::Refused,
+        Role::Slave => Unknown::Assumed,
+        Role::AsyncMaster | Role::SyncMaster => Unknown::Made,
     }
 }
 
@@ -244,7 +251,7 @@ impl Tables {
         let topics = Topics::new(stored_topics);
         let stored_groups: SubscriptionGroupWrapper = groups_file.load().await?.unwrap_or_default();
         groups::check(&stored_groups).map_err(wrong("subscriptionGroup.json"))?;
-        let groups = Groups::new(stored_groups, config.auto_create_group);
+        let groups = Groups::new(stored_groups, unknown_groups(config));
         let stored_offsets: ConsumerOffsetTable = offsets_file.load().await?.unwrap_or_default();
         let offsets = ConsumerOffsets::new(stored_offsets, config.offsets_version_step);
         let stored_delays: DelayOffsetTable = delayed_file.load().await?.unwrap_or_default();
@@ -318,6 +325,7 @@ impl Parts {
         tables: &Tables,
         identity: &Arc<Identity>,
         epochs: &Arc<LogEpochs>,
+        master: &Arc<GroupMaster>,
     ) -> Parts {
         let Tables { store, topics, groups, offsets, .. } = tables;
         let clients: Arc<Clients<Peer>> = Arc::default();
@@ -331,6 +339,7 @@ impl Parts {
             locks: Arc::clone(&locks),
         });
         let router = Router {
+            config: Arc::clone(config),
             store: Arc::clone(store),
             sends: Arc::new(sends(host, config, tables, identity, locks)),
             send_backs: Arc::new(SendBacks {
@@ -350,6 +359,7 @@ impl Parts {
                 groups: Arc::clone(groups),
                 offsets: Arc::clone(offsets),
                 epochs: Arc::clone(epochs),
+                master: Arc::clone(master),
                 clients: Arc::clone(&clients),
             }),
             lookups: Lookups {
@@ -429,7 +439,9 @@ fn spawn_tasks(
         let registration = Arc::clone(registration);
         tasks.spawn("broker.register", async move { registration.keep(&namesrv).await });
     }
-    for level in tables.delayed.levels() {
+    // A slave has the delayed messages and delivers none: those that its master delivers come with the log.
+    let levels = config.role.is_master().then(|| tables.delayed.levels());
+    for level in levels.into_iter().flatten() {
         let delayed = Arc::clone(&tables.delayed);
         tasks.spawn("broker.deliver-delayed", async move { delayed.deliver(level).await });
     }

@@ -21,11 +21,21 @@ const NAME_BYTES_MAX: usize = 255;
 /// All consumer groups, their version, and the file `subscriptionGroup.json` that follows every change.
 #[derive(Debug)]
 pub(crate) struct Groups {
-    /// Whether an unknown group is made when somebody uses it.
-    auto_create: bool,
+    unknown: Unknown,
     /// Leaf lock: nothing else is locked while it is held.
     inner: Mutex<Inner>,
     file: TableFile,
+}
+
+/// What becomes of a group that nobody knows when somebody uses it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unknown {
+    /// It does not exist.
+    Refused,
+    /// It is made, with the defaults.
+    Made,
+    /// It is taken to have the defaults, and not made: a slave gets its groups from its master.
+    Assumed,
 }
 
 #[derive(Debug)]
@@ -67,14 +77,14 @@ pub(crate) fn check(stored: &SubscriptionGroupWrapper) -> Result<(), String> {
 
 impl Groups {
     /// The table that was stored.
-    pub(crate) fn new(stored: SubscriptionGroupWrapper, auto_create: bool) -> Groups {
+    pub(crate) fn new(stored: SubscriptionGroupWrapper, unknown: Unknown) -> Groups {
         let inner = Inner {
             table: stored.subscription_group_table,
             forbidden: stored.forbidden_table,
             version: stored.data_version,
             revision: 0,
         };
-        Groups { auto_create, inner: Mutex::new(inner), file: TableFile::new() }
+        Groups { unknown, inner: Mutex::new(inner), file: TableFile::new() }
     }
 
     /// The file that follows the table.
@@ -87,16 +97,19 @@ impl Groups {
         self.lock().table.get(group).cloned()
     }
 
-    /// A group, made with the defaults if it does not exist and may be made.
+    /// A group; if it does not exist, what becomes of unknown ones.
     pub(crate) fn get_or_create(&self, group: &str, now_ms: i64) -> Option<Group> {
         let mut inner = self.lock();
         if let Some(config) = inner.table.get(group) {
             return Some(Group { config: config.clone(), revision: 0 });
         }
-        if !self.auto_create || message::validate_group(group).is_err() {
+        if self.unknown == Unknown::Refused || message::validate_group(group).is_err() {
             return None;
         }
         let config = SubscriptionGroupConfig { group_name: group.to_owned(), ..SubscriptionGroupConfig::default() };
+        if self.unknown == Unknown::Assumed {
+            return Some(Group { config, revision: 0 });
+        }
         let revision = inner.put(config.clone(), now_ms);
         self.file.changed(revision);
         Some(Group { config, revision })

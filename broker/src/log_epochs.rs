@@ -27,6 +27,8 @@ use store::{
 };
 use tracing::{error, info};
 
+use crate::config::Role;
+
 /// So many epochs before the present one are known by their numbers. A broker that starts once a day has them for two
 /// months.
 const EARLIER_MAX: usize = 64;
@@ -38,8 +40,13 @@ const FOREIGN_MAX: usize = 16;
 const CHANCE: u64 = 1 << 12;
 
 /// The epoch of the log, and what is left of those before.
+///
+/// A slave's log is a copy of its master's, and offsets belong to the master's epochs. The slave knows nothing of these:
+/// it takes offsets at their word, and gives each back with the epoch that it came with, so that the master can judge it
+/// later.
 #[derive(Debug)]
 pub(crate) struct LogEpochs {
+    is_copy: bool,
     current: LogEpoch,
     /// Epochs whose offsets all mean the same now.
     continued: BTreeSet<i64>,
@@ -111,7 +118,7 @@ impl LogEpochs {
     ///
     /// # Errors
     /// The file cannot be read or written.
-    pub(crate) async fn open(host: &Host, store: &Store, folder: &Path) -> Result<LogEpochs, StoreError> {
+    pub(crate) async fn open(host: &Host, store: &Store, folder: &Path, role: Role) -> Result<LogEpochs, StoreError> {
         let file = ConfigFile::new(folder.join("logEpoch.json"));
         let last = file.load::<Stored>().await?;
         // Not merely the next number: a disk that was replaced or restored from a backup must not get to an epoch that
@@ -133,6 +140,7 @@ impl LogEpochs {
             shown_was_durable: last.shows_durable,
         });
         Ok(LogEpochs {
+            is_copy: !role.is_master(),
             current: LogEpoch(epoch),
             continued: next.continues.into_iter().collect(),
             ended,
@@ -141,9 +149,9 @@ impl LogEpochs {
         })
     }
 
-    /// What offsets belong to that are told from now on.
-    pub(crate) fn current(&self) -> LogEpoch {
-        self.current
+    /// What the offsets of an answer belong to, if that is known. `asked` is what those of the request belong to.
+    pub(crate) fn told(&self, asked: Option<LogEpoch>) -> Option<LogEpoch> {
+        if self.is_copy { asked } else { Some(self.current) }
     }
 
     /// An offset of `epoch` as it is now: the same, unless it lies in a part of the queue that was lost, then the end of
@@ -158,6 +166,9 @@ impl LogEpochs {
         queue: u32,
         offset: QueueOffset,
     ) -> Option<QueueOffset> {
+        if self.is_copy {
+            return Some(offset);
+        }
         let Some(epoch) = epoch.filter(|epoch| *epoch != self.current && !self.continued.contains(&epoch.0)) else {
             return Some(offset);
         };
@@ -213,6 +224,7 @@ mod tests {
             shown_was_durable: false,
         });
         LogEpochs {
+            is_copy: false,
             current: LogEpoch(9),
             continued: continued.iter().copied().collect(),
             ended,
@@ -243,6 +255,16 @@ mod tests {
         // Nothing is left of a queue that is not there.
         assert_eq!(carried("t", 2, 71), Some(0));
         assert_eq!(carried("other", 1, 71), Some(0));
+    }
+
+    #[test]
+    fn slave_takes_offsets_at_their_word_and_gives_their_epochs_back() {
+        let epochs = LogEpochs { is_copy: true, ..epochs(&[8], &[]) };
+        for epoch in [None, Some(LogEpoch(3)), Some(LogEpoch(8)), Some(LogEpoch(77))] {
+            assert_eq!(epochs.carry_over(epoch, "t", 1, QueueOffset(100)), Some(QueueOffset(100)));
+            assert_eq!(epochs.told(epoch), epoch);
+        }
+        assert!(epochs.foreign.lock().unwrap().is_empty());
     }
 
     #[test]

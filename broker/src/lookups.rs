@@ -38,7 +38,7 @@ impl Lookups {
     ///
     /// Source: `spec/protocol.md` 7.3.
     pub(crate) fn query_offset(&self, header: &QueryConsumerOffsetRequestHeader) -> Response {
-        let sf_log_epoch = Some(self.epochs.current());
+        let sf_log_epoch = self.epochs.told(None);
         let found =
             |offset| Response::success().with_header(&QueryConsumerOffsetResponseHeader { offset, sf_log_epoch });
         let not_found = || not_found().with_header(&ConsumerOffsetNotFoundResponseHeader { sf_log_epoch });

@@ -14,6 +14,7 @@ use tracing::warn;
 use crate::{
     clients::Clients,
     config::BrokerConfig,
+    group_master::GroupMaster,
     groups::Groups,
     log_epochs::LogEpochs,
     offsets::{ConsumerOffsets, GroupQueue},
@@ -26,8 +27,14 @@ const COMMIT_OFFSET: i32 = 1;
 const SUSPEND: i32 = 2;
 const SUBSCRIPTION: i32 = 4;
 
+/// The id of a master.
+const MASTER: i64 = 0;
+
 /// Nobody waits longer than this for a message, whatever the request says.
 const HOLD_MAX: Duration = Duration::from_secs(300);
+
+/// A slave that has a master holds a pull at its own end no longer than this, and then sends the client to the master.
+const REDIRECT_AFTER: Duration = Duration::from_secs(1);
 
 /// What is forbidden, as the answer names it. Source: `spec/protocol.md` 7.1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +55,7 @@ pub(crate) struct Pulls<P> {
     pub(crate) groups: Arc<Groups>,
     pub(crate) offsets: Arc<ConsumerOffsets>,
     pub(crate) epochs: Arc<LogEpochs>,
+    pub(crate) master: Arc<GroupMaster>,
     pub(crate) clients: Arc<Clients<P>>,
 }
 
@@ -66,8 +74,30 @@ struct Plan {
     filter: TagFilter,
     topic_flag: i32,
     group_flag: i32,
+    /// From whom the group shall pull.
+    brokers: Brokers,
     /// How long to wait for a message, if at all.
     hold: Option<Duration>,
+}
+
+/// The ids of the brokers from which a group pulls, as its settings say.
+#[derive(Debug, Clone, Copy)]
+struct Brokers {
+    /// `brokerId`.
+    usual: i64,
+    /// `whichBrokerWhenConsumeSlowly`: while it reads messages that nobody expects in memory any more.
+    when_slow: i64,
+}
+
+/// Whether a pull that found nothing may wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wait {
+    /// No: there is an answer.
+    No,
+    /// Until the queue goes on behind the offset.
+    ForMessages,
+    /// For its time: the offset lies before what this slave has, and only its master can say more.
+    ForTime,
 }
 
 impl Plan {
@@ -86,7 +116,8 @@ impl<P: Clone + Send + Sync + 'static> Pulls<P> {
         if let Some(offset) = plan.commit.and_then(|offset| self.carry_over(&plan, offset)) {
             self.offsets.commit(plan.group_queue(), offset, self.host.wall_ms());
         }
-        let Some(wanted) = plan.wanted else {
+        let wanted = if self.keeps_offsets() { Some(plan.wanted.unwrap_or_default()) } else { plan.wanted };
+        let Some(wanted) = wanted else {
             let min = self.store.min_offset(&plan.topic, plan.queue);
             return Reply::Now(self.moved(&plan, min, "OFFSET_TOO_SMALL"));
         };
@@ -98,23 +129,52 @@ impl<P: Clone + Send + Sync + 'static> Pulls<P> {
         }
         let result = self.read(&plan, wanted);
         match plan.hold {
-            Some(time) if waits(&result, wanted) => {
+            Some(time) if self.wait(&result, wanted) != Wait::No => {
+                let wait = self.wait(&result, wanted);
+                let most = if self.has_master() { REDIRECT_AFTER } else { HOLD_MAX };
                 let this = Arc::clone(self);
-                Reply::later(async move { this.hold(plan, wanted, time.min(HOLD_MAX)).await })
+                Reply::later(async move { this.hold(plan, (wanted, wait), time.min(most)).await })
             }
             _ => Reply::Now(self.answer(&plan, wanted, result)),
         }
     }
 
+    /// Whether this is a slave that has a master.
+    fn has_master(&self) -> bool {
+        !self.config.role.is_master() && self.master.is_known()
+    }
+
+    /// Whether offsets outside a queue stay as they are: what a slave lacks, its master may have.
+    fn keeps_offsets(&self) -> bool {
+        !self.config.role.is_master() && !self.config.replication.offset_check_in_slave
+    }
+
+    /// Whether a pull from `at` that gave `result` may wait.
+    fn wait(&self, result: &GetResult, at: QueueOffset) -> Wait {
+        match result.status {
+            GetStatus::OffsetOverflowOne => Wait::ForMessages,
+            GetStatus::NoMessageInQueue if at.0 == 0 => Wait::ForMessages,
+            GetStatus::NoMessageInQueue | GetStatus::OffsetOverflowBadly if self.keeps_offsets() => Wait::ForMessages,
+            GetStatus::OffsetTooSmall if self.keeps_offsets() => Wait::ForTime,
+            _ => Wait::No,
+        }
+    }
+
     /// Waits until the queue has a message that the filter may want, or the time is over. Messages that it does not
     /// want are passed by silently, so that they do not cost an answer each.
-    async fn hold(&self, plan: Plan, wanted: QueueOffset, time: Duration) -> Response {
+    async fn hold(&self, plan: Plan, (wanted, mut wait): (QueueOffset, Wait), time: Duration) -> Response {
         host::point!("broker.pull-held");
         let mut over = self.host.sleep(if host::buggify!("broker.hold-short") { time / 50 } else { time });
         let mut at = wanted;
         loop {
+            let arrival = async {
+                match wait {
+                    Wait::ForTime => std::future::pending().await,
+                    Wait::No | Wait::ForMessages => self.store.arrival(&plan.topic, plan.queue, at).await,
+                }
+            };
             let is_over = host::select! {
-                () = self.store.arrival(&plan.topic, plan.queue, at) => false,
+                () = arrival => false,
                 () = &mut over => true,
             };
             let result = self.read(&plan, at);
@@ -124,8 +184,9 @@ impl<P: Clone + Send + Sync + 'static> Pulls<P> {
                     continue;
                 }
             }
-            if is_over || !waits(&result, at) {
-                let passed = at > wanted && waits(&result, at);
+            wait = self.wait(&result, at);
+            if is_over || wait == Wait::No {
+                let passed = at > wanted && wait != Wait::No;
                 let response = self.answer(&plan, at, result);
                 // The client shall go on behind the messages that were passed by.
                 return if passed { response.with_code(ResponseCode::PULL_RETRY_IMMEDIATELY) } else { response };
@@ -150,7 +211,7 @@ impl<P: Clone + Send + Sync + 'static> Pulls<P> {
 
     /// Source: `spec/protocol.md` 7.1, `spec/store.md` 10.2.
     fn answer(&self, plan: &Plan, wanted: QueueOffset, result: GetResult) -> Response {
-        let (code, status) = match result.status {
+        let (mut code, status) = match result.status {
             GetStatus::Found => (ResponseCode::SUCCESS, "FOUND"),
             GetStatus::NoMatchedMessage => (ResponseCode::PULL_RETRY_IMMEDIATELY, "NO_MATCHED_MESSAGE"),
             GetStatus::MessageWasRemoving => (ResponseCode::PULL_RETRY_IMMEDIATELY, "MESSAGE_WAS_REMOVING"),
@@ -161,21 +222,25 @@ impl<P: Clone + Send + Sync + 'static> Pulls<P> {
             GetStatus::OffsetOverflowBadly => (ResponseCode::PULL_OFFSET_MOVED, "OFFSET_OVERFLOW_BADLY"),
             GetStatus::OffsetTooSmall => (ResponseCode::PULL_OFFSET_MOVED, "OFFSET_TOO_SMALL"),
         };
+        let mut next = result.next;
+        let mut broker = self.suggested(plan, result.suggest_slave);
+        if code == ResponseCode::PULL_OFFSET_MOVED && self.keeps_offsets() {
+            (code, next, broker) = (ResponseCode::PULL_RETRY_IMMEDIATELY, wanted, plan.brokers.usual);
+        }
+        if self.has_master() && !result.suggest_slave {
+            broker = MASTER;
+            if result.status != GetStatus::Found {
+                code = ResponseCode::PULL_RETRY_IMMEDIATELY;
+            }
+        }
         if code == ResponseCode::PULL_OFFSET_MOVED {
             let Plan { group, topic, queue, .. } = plan;
-            warn!(
-                group,
-                topic,
-                queue,
-                from = wanted.0,
-                to = result.next.0,
-                status,
-                "a group cannot go on where it was"
-            );
-            host::point!("broker.offset-moved", result.next.0);
+            warn!(group, topic, queue, from = wanted.0, to = next.0, status, "a group cannot go on where it was");
+            host::point!("broker.offset-moved", next.0);
         }
         self.store.count_get(result.count);
-        let header = self.header(plan, result.next, result.min, result.max);
+        let ends = (result.min, result.max);
+        let header = PullMessageResponseHeader { suggest_which_broker_id: broker, ..self.header(plan, next, ends) };
         Response::success().with_code(code).with_remark(status).with_header(&header).with_body(result.records)
     }
 
@@ -183,10 +248,20 @@ impl<P: Clone + Send + Sync + 'static> Pulls<P> {
     fn moved(&self, plan: &Plan, next: QueueOffset, status: &str) -> Response {
         let min = self.store.min_offset(&plan.topic, plan.queue);
         let max = self.store.max_offset(&plan.topic, plan.queue);
-        Response::success()
-            .with_code(ResponseCode::PULL_OFFSET_MOVED)
-            .with_remark(status)
-            .with_header(&self.header(plan, next, min, max))
+        Response::success().with_code(ResponseCode::PULL_OFFSET_MOVED).with_remark(status).with_header(&self.header(
+            plan,
+            next,
+            (min, max),
+        ))
+    }
+
+    /// From which broker the group should pull next. Source: `spec/replication.md` 3.2.
+    fn suggested(&self, plan: &Plan, is_slow: bool) -> i64 {
+        match self.config.replication.slave_read {
+            false => MASTER,
+            true if is_slow => plan.brokers.when_slow,
+            true => plan.brokers.usual,
+        }
     }
 
     /// An offset of the request as it is in today's log; `None` if that is not known.
@@ -201,9 +276,14 @@ impl<P: Clone + Send + Sync + 'static> Pulls<P> {
         committed.unwrap_or_else(|| self.store.min_offset(&plan.topic, plan.queue)).min(max)
     }
 
-    fn header(&self, plan: &Plan, next: QueueOffset, min: QueueOffset, max: QueueOffset) -> PullMessageResponseHeader {
+    fn header(
+        &self,
+        plan: &Plan,
+        next: QueueOffset,
+        (min, max): (QueueOffset, QueueOffset),
+    ) -> PullMessageResponseHeader {
         PullMessageResponseHeader {
-            suggest_which_broker_id: 0,
+            suggest_which_broker_id: MASTER,
             next_begin_offset: wire(next),
             min_offset: wire(min),
             max_offset: wire(max),
@@ -211,7 +291,7 @@ impl<P: Clone + Send + Sync + 'static> Pulls<P> {
             topic_sys_flag: Some(plan.topic_flag),
             group_sys_flag: Some(plan.group_flag),
             forbidden_type: None,
-            sf_log_epoch: Some(self.epochs.current()),
+            sf_log_epoch: self.epochs.told(plan.epoch),
         }
     }
 
@@ -248,6 +328,7 @@ impl<P: Clone + Send + Sync + 'static> Pulls<P> {
             filter,
             topic_flag: shape.sys_flag,
             group_flag: group.group_sys_flag,
+            brokers: Brokers { usual: group.broker_id, when_slow: group.which_broker_when_consume_slowly },
             hold: self.hold_time(&header),
             group: header.consumer_group,
             topic: header.topic,
@@ -332,15 +413,6 @@ impl MessageFilter for TagFilter {
     }
 }
 
-/// Whether a read ended where the next message will come.
-fn waits(result: &GetResult, at: QueueOffset) -> bool {
-    match result.status {
-        GetStatus::OffsetOverflowOne => true,
-        GetStatus::NoMessageInQueue => at.0 == 0,
-        _ => false,
-    }
-}
-
 /// Refuses expressions that are not tags.
 pub(crate) fn require_tags(expression_type: Option<&str>) -> Result<(), Response> {
     match expression_type {
@@ -354,7 +426,7 @@ pub(crate) fn require_tags(expression_type: Option<&str>) -> Result<(), Response
 
 fn forbidden(what: Forbidden, remark: String) -> Response {
     Response::failure(ResponseCode::NO_PERMISSION, remark).with_header(&PullMessageResponseHeader {
-        suggest_which_broker_id: 0,
+        suggest_which_broker_id: MASTER,
         next_begin_offset: 0,
         min_offset: 0,
         max_offset: 0,

@@ -5,14 +5,19 @@ use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 use bytes::Bytes;
 use host::Host;
 use remoting::{
-    Client, ClientConfig, Handler, Inbound, Peer, RegisterBrokerRequestHeader, Reply, Request, Response, ResponseCode,
-    UnregisterBrokerRequestHeader,
+    Client, ClientConfig, Handler, Inbound, Peer, RegisterBrokerRequestHeader, RegisterBrokerResponseHeader, Reply,
+    Request, Response, ResponseCode, UnregisterBrokerRequestHeader,
     body::{Body, RegisterBrokerBody},
 };
 use tokio::sync::Notify;
 use tracing::{info, warn};
 
-use crate::{config::BrokerConfig, identity::Identity, topics::Topics};
+use crate::{
+    config::BrokerConfig,
+    group_master::{GroupMaster, Master},
+    identity::Identity,
+    topics::Topics,
+};
 
 /// Bounds of the pause between two registrations. Source: `spec/protocol.md` 10.2.
 const INTERVAL_MIN: Duration = Duration::from_secs(10);
@@ -20,6 +25,9 @@ const INTERVAL_MAX: Duration = Duration::from_secs(60);
 
 /// A registration that failed is tried again after this, and one whose connection was lost.
 const RETRY_AFTER: Duration = Duration::from_secs(2);
+
+/// Pause between two registrations of a slave that does not know its master: the answer would name it.
+const MASTER_SEARCH_INTERVAL: Duration = Duration::from_secs(5);
 
 /// How long taking leave of one name server may take.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(3);
@@ -31,6 +39,7 @@ pub(crate) struct Registration {
     config: Arc<BrokerConfig>,
     topics: Arc<Topics>,
     identity: Arc<Identity>,
+    master: Arc<GroupMaster>,
     client: Client,
     lost: Arc<Lost>,
 }
@@ -66,16 +75,16 @@ impl Registration {
         config: Arc<BrokerConfig>,
         topics: Arc<Topics>,
         identity: Arc<Identity>,
+        master: Arc<GroupMaster>,
     ) -> Registration {
         let connections = config.namesrv.iter().map(|namesrv| (namesrv.clone(), Notify::new())).collect();
         let lost = Arc::new(Lost { connections });
         let client = Client::new(ClientConfig::default(), Arc::clone(&lost) as Arc<dyn Handler>);
-        Registration { host: host.clone(), config, topics, identity, client, lost }
+        Registration { host: host.clone(), config, topics, identity, master, client, lost }
     }
 
     /// Keeps the broker registered with one name server, until it is dropped.
     pub(crate) async fn keep(&self, namesrv: &str) {
-        let interval = self.config.register_interval.clamp(INTERVAL_MIN, INTERVAL_MAX);
         let mut changes = self.topics.file().watch();
         let mut was_good = true;
         loop {
@@ -86,6 +95,7 @@ impl Registration {
                 self.host.sleep(RETRY_AFTER).await;
                 continue;
             }
+            let interval = self.interval();
             let pause =
                 self.host.sleep(if host::buggify!("broker.registered-early") { interval / 20 } else { interval });
             host::select! {
@@ -94,6 +104,12 @@ impl Registration {
                 () = pause => {}
             }
         }
+    }
+
+    fn interval(&self) -> Duration {
+        let usual = self.config.register_interval.clamp(INTERVAL_MIN, INTERVAL_MAX);
+        let is_alone = !self.config.role.is_master() && !self.master.is_known();
+        if is_alone { usual.min(MASTER_SEARCH_INTERVAL) } else { usual }
     }
 
     /// Registers once. A failure is told only after a success.
@@ -106,15 +122,33 @@ impl Registration {
                 if !was_good {
                     info!(namesrv, "registered again");
                 }
+                self.heard_of_master(namesrv, &response);
                 return true;
             }
             Ok(response) => response.remark.unwrap_or_default(),
             Err(error) => error.to_string(),
         };
+        self.master.unreachable(namesrv);
         if was_good {
             warn!(namesrv, problem, "cannot register");
         }
         false
+    }
+
+    /// The answer to a slave says where its master is. A name server of Apache's tells it to masters, too.
+    fn heard_of_master(&self, namesrv: &str, response: &Response) {
+        if self.config.role.is_master() {
+            return;
+        }
+        let is_some = |text: &String| !text.is_empty();
+        match response.decode::<RegisterBrokerResponseHeader>() {
+            Ok(told) => {
+                let replication = told.ha_server_addr.filter(is_some);
+                let master = told.master_addr.filter(is_some).map(|address| Master { address, replication });
+                self.master.told(namesrv, master);
+            }
+            Err(error) => warn!(namesrv, %error, "cannot read who the master is"),
+        }
     }
 
     fn request(&self) -> (Request, Bytes) {

@@ -8,16 +8,19 @@ use store::Store;
 
 use crate::{
     admin::Admin,
+    config::BrokerConfig,
     lookups::Lookups,
     pull::Pulls,
     reports::Reports,
     send::{Sender, Sends},
     send_back::SendBacks,
     sessions::Sessions,
+    slave,
 };
 
 /// The parts that answer. Each owns what it needs; the router only knows which is which.
 pub(crate) struct Router {
+    pub(crate) config: Arc<BrokerConfig>,
     pub(crate) store: Arc<Store>,
     pub(crate) sends: Arc<Sends>,
     pub(crate) send_backs: Arc<SendBacks>,
@@ -40,6 +43,11 @@ impl Handler for Router {
         let is_pull = matches!(code, RequestCode::PullMessage | RequestCode::LitePullMessage);
         if is_pull && peer.listener() == FAST_LISTENER {
             return Response::not_supported(code.number()).into();
+        }
+        if !self.config.role.is_master()
+            && let Some(refused) = slave::refuse(code, self.config.replication.slave_read)
+        {
+            return refused.into();
         }
         match code {
             RequestCode::SendMessage | RequestCode::SendMessageV2 | RequestCode::SendBatchMessage => {

@@ -85,7 +85,10 @@ impl Sessions {
         let now_ms = self.host.wall_ms();
         let Some(group) = self.groups.get_or_create(&consumer.group_name, now_ms) else { return false };
         unsaved.groups = unsaved.groups.max(group.revision);
-        if let Ok(queues @ 1..) = u32::try_from(group.config.retry_queue_nums) {
+        // A slave has its topics from its master.
+        if self.config.role.is_master()
+            && let Ok(queues @ 1..) = u32::try_from(group.config.retry_queue_nums)
+        {
             let sys_flag = if consumer.unit_mode { 2 } else { 0 };
             let shape = self.topics.make(&retry_topic(&consumer.group_name), queues, sys_flag, now_ms);
             unsaved.topics = unsaved.topics.max(shape.created);

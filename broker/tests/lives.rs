@@ -131,10 +131,6 @@ fn settings_that_contradict_each_other_are_refused() {
             Broker::start(config).await.err().expect("the settings are wrong").to_string()
         };
         assert_eq!(
-            refused(|config| (config.role, config.id) = (Role::Slave, 1)).await,
-            "brokerRole = `SLAVE`: this version does not replicate"
-        );
-        assert_eq!(
             refused(|config| config.role = Role::SyncMaster).await,
             "inSyncReplicas = `2`: this version does not replicate"
         );

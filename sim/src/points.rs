@@ -5,11 +5,12 @@
 use crate::scenario::Kind;
 
 /// Places that code only passes (`host::point!`): a fault can happen on them.
-pub const POINTS: [&str; 32] = [
+pub const POINTS: [&str; 33] = [
     "broker.dead-letter",
     "broker.delayed-delivered",
     "broker.log-epoch-begun",
     "broker.log-exchanged",
+    "broker.master-changed",
     "broker.members-notified",
     "broker.offset-moved",
     "broker.offset-was-cut-off",

@@ -3,7 +3,8 @@
 #![allow(dead_code, reason = "each test binary uses its own part of the stage")]
 
 use std::{
-    net::SocketAddr,
+    collections::BTreeMap,
+    net::{Ipv4Addr, SocketAddr},
     path::Path,
     sync::{Arc, Mutex},
     time::Duration,
@@ -13,9 +14,9 @@ use bytes::Bytes;
 use host::Host;
 use message::StoredMessage;
 use remoting::{
-    Client, ClientConfig, Handler, Inbound, NoHeader, Peer, PullMessageRequestHeader, PullMessageResponseHeader, Reply,
-    Request, Response, SendMessageRequestHeader,
-    body::{Body, ConsumerData, HeartbeatData, SubscriptionData},
+    Client, ClientConfig, Handler, Inbound, NoHeader, Peer, PullMessageRequestHeader, PullMessageResponseHeader,
+    RegisterBrokerResponseHeader, Reply, Request, Response, SendMessageRequestHeader, Server, ServerConfig,
+    body::{Body, BrokerMemberGroup, ConsumerData, GetBrokerMemberGroupResponse, HeartbeatData, SubscriptionData},
     settings::read_properties,
 };
 use staticfire_broker::{Broker, BrokerConfig};
@@ -178,4 +179,75 @@ pub fn pull_from(topic: &str, queue_offset: i64) -> PullMessageRequestHeader {
 pub fn waiting(header: PullMessageRequestHeader, time: Duration) -> PullMessageRequestHeader {
     let suspend_timeout_millis = i64::try_from(time.as_millis()).unwrap();
     PullMessageRequestHeader { sys_flag: header.sys_flag | 2, suspend_timeout_millis, ..header }
+}
+
+/// A name server that tells whoever registers who the master is.
+pub struct Names {
+    pub server: Server,
+    pub told: Arc<Told>,
+}
+
+/// What a [`Names`] tells, and what it was told.
+#[derive(Default)]
+pub struct Told {
+    /// Addresses of the master, for requests and for replicas.
+    pub master: Mutex<Option<(String, String)>>,
+    /// The members of every group, by id.
+    pub members: Mutex<BTreeMap<i64, String>>,
+    /// Ids and addresses that registered.
+    pub registered: Mutex<Vec<(i64, String)>>,
+    /// On which connections.
+    pub peers: Mutex<Vec<Peer>>,
+}
+
+impl Names {
+    pub async fn start() -> Names {
+        let told = Arc::new(Told::default());
+        let listen = vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))];
+        let server = Server::start(ServerConfig::new(listen), Arc::clone(&told) as Arc<dyn Handler>).await.unwrap();
+        Names { server, told }
+    }
+
+    /// A line of the settings of those who should use it.
+    pub fn setting(&self) -> String {
+        format!("namesrvAddr={}", self.server.local_addrs()[0])
+    }
+
+    /// The master from now on.
+    pub fn set_master(&self, master: Option<&str>) {
+        *self.told.master.lock().unwrap() = master.map(|address| (address.to_owned(), "127.0.0.1:1".to_owned()));
+    }
+
+    /// Closes all connections, and waits until somebody with this id registered again, which takes 2 s.
+    pub async fn registered_again(&self, host: &Host, id: i64) {
+        self.told.registered.lock().unwrap().clear();
+        for peer in self.told.peers.lock().unwrap().drain(..) {
+            peer.close();
+        }
+        while !self.told.registered.lock().unwrap().iter().any(|(registered, _)| *registered == id) {
+            host.sleep(Duration::from_millis(10)).await;
+        }
+    }
+}
+
+impl Handler for Told {
+    fn handle(&self, peer: &Peer, inbound: Inbound) -> Reply {
+        match inbound.request {
+            Request::RegisterBroker(header) => {
+                self.peers.lock().unwrap().push(peer.clone());
+                self.registered.lock().unwrap().push((header.broker_id, header.broker_addr));
+                let (master_addr, ha_server_addr) = self.master.lock().unwrap().clone().unzip();
+                Response::success().with_header(&RegisterBrokerResponseHeader { ha_server_addr, master_addr }).into()
+            }
+            Request::GetBrokerMemberGroup(header) => {
+                let broker_member_group = BrokerMemberGroup {
+                    broker_addrs: self.members.lock().unwrap().clone(),
+                    broker_name: header.broker_name,
+                    cluster: header.cluster_name,
+                };
+                Response::success().with_body(GetBrokerMemberGroupResponse { broker_member_group }.encode()).into()
+            }
+            _ => Response::success().into(),
+        }
+    }
 }
