@@ -10,6 +10,7 @@ pub(crate) fn put(error: &PutError) -> Response {
     let code = match error {
         PutError::Blocked(WriteBlock::Stopped | WriteBlock::DiskFull { .. }) => ResponseCode::SERVICE_NOT_AVAILABLE,
         PutError::Blocked(WriteBlock::QueuesFailing | WriteBlock::Fenced) => ResponseCode::SERVICE_NOT_AVAILABLE,
+        PutError::Blocked(WriteBlock::IsCopy) => ResponseCode::SERVICE_NOT_AVAILABLE,
         PutError::FileNotReady | PutError::NoBuffer | PutError::PageCacheBusy { .. } => ResponseCode::SYSTEM_BUSY,
         PutError::Illegal { .. } | PutError::PropertiesTooLong { .. } => ResponseCode::MESSAGE_ILLEGAL,
         // The next log file cannot be made, or something that later versions of the store add.
@@ -50,6 +51,7 @@ mod tests {
             (PutError::Blocked(WriteBlock::DiskFull { used_percent: 91 }), ResponseCode::SERVICE_NOT_AVAILABLE),
             (PutError::Blocked(WriteBlock::QueuesFailing), ResponseCode::SERVICE_NOT_AVAILABLE),
             (PutError::Blocked(WriteBlock::Fenced), ResponseCode::SERVICE_NOT_AVAILABLE),
+            (PutError::Blocked(WriteBlock::IsCopy), ResponseCode::SERVICE_NOT_AVAILABLE),
             (PutError::CreateFile, ResponseCode::SYSTEM_ERROR),
             (PutError::Illegal { reason: illegal() }, ResponseCode::MESSAGE_ILLEGAL),
             (PutError::PropertiesTooLong { bytes: 40_000, limit: 32_767 }, ResponseCode::MESSAGE_ILLEGAL),

@@ -21,6 +21,8 @@ use indexmap::IndexMap;
 use message::{BLANK_BYTES, PhyOffset, QueueOffset, RecordView, Stamp, encode_blank, stamp};
 use tokio::sync::Notify;
 
+mod copied;
+
 use crate::{
     Put, PutError, StoreConfig, WriteBlock,
     log_file::LogFile,
@@ -53,6 +55,12 @@ pub(crate) struct CommitLog {
     append_begun: AtomicU64,
     /// A deletion may not be durable, and nobody can tell.
     names_unknown: AtomicBool,
+    /// Nothing lies before this, because an empty log was begun anew here.
+    base: AtomicU64,
+    /// `written` moved.
+    pub(crate) grown: Notify,
+    /// `flushed` moved.
+    pub(crate) synced: Notify,
     /// Someone waits for the next file to be made.
     pub(crate) file_wanted: Notify,
     /// The next file was made, or could not be.
@@ -74,6 +82,10 @@ struct Tail {
     buffers: Buffers,
     /// Full files that are still kept in memory, and until when.
     locked: VecDeque<(Mono, Arc<LogFile>)>,
+    /// Bytes behind `end` of a copied record that is not complete yet. Nobody sees them.
+    partial: u64,
+    /// Where an empty log is to begin anew.
+    begin_at: Option<u64>,
     closed: bool,
 }
 
@@ -140,10 +152,15 @@ impl CommitLog {
                 written_ms: state.last_store_ms,
                 buffers: Buffers::default(),
                 locked: VecDeque::new(),
+                partial: 0,
+                begin_at: None,
                 closed: false,
             }),
             append_begun: AtomicU64::new(0),
             names_unknown: AtomicBool::new(false),
+            base: AtomicU64::new(0),
+            grown: Notify::new(),
+            synced: Notify::new(),
             file_wanted: Notify::new(),
             file_decided: Notify::new(),
         };
@@ -190,8 +207,11 @@ impl CommitLog {
             tail.ask_for_spare(self);
         }
         drop(tail);
-        if is_written && self.pool.is_some() {
-            self.tell_committed();
+        if is_written {
+            self.grown.notify_waiters();
+            if self.pool.is_some() {
+                self.tell_committed();
+            }
         }
         Ok(())
     }
@@ -230,6 +250,7 @@ impl CommitLog {
                 self.written.store(end, Ordering::Release);
             }
         }
+        self.grown.notify_waiters();
         self.tell_committed();
         true
     }
@@ -267,6 +288,7 @@ impl CommitLog {
     fn set_flushed(&self, target: u64) {
         host::always!("store.flushed-within-log", target <= self.written());
         self.flushed.store(target, Ordering::Release);
+        self.synced.notify_waiters();
         host::point!("store.flushed", target);
     }
 
@@ -351,15 +373,23 @@ impl CommitLog {
     /// # Errors
     /// The machine refuses; whoever waits is told, and the next call tries again.
     pub(crate) async fn make_spare(&self) -> io::Result<bool> {
-        let start = {
+        let (start, begin_at) = {
             let tail = self.lock_tail();
             match tail.spare {
                 Spare::Wanted | Spare::Failed => {}
                 Spare::NotNeeded | Spare::Ready(_) => return Ok(false),
             }
-            tail.active.as_ref().map_or(tail.end, |active| active.end())
+            let start = tail.active.as_ref().map_or(tail.end, |active| active.end());
+            (tail.begin_at.unwrap_or(start), tail.begin_at)
         };
-        let made = LogFile::create(&self.files, &self.dir, start, self.file_bytes, &self.warm_up).await;
+        let ready = match begin_at {
+            Some(start) => self.begin_at(start).await,
+            None => Ok(()),
+        };
+        let made = match ready {
+            Ok(()) => LogFile::create(&self.files, &self.dir, start, self.file_bytes, &self.warm_up).await,
+            Err(error) => Err(error),
+        };
         let made = made.map(|file| {
             host::point!("store.log-file-made", start);
             let file = Arc::new(file);
@@ -445,6 +475,11 @@ impl CommitLog {
     }
 }
 
+/// A file has its blank, and the next one, which starts at `start`, has no record.
+fn tell_rolled(start: u64) {
+    host::point!("store.log-rolled", start);
+}
+
 /// Says that an append is under way, as long as it lives.
 struct Timed<'a>(&'a AtomicU64);
 
@@ -471,14 +506,7 @@ impl Tail {
         {
             return Ok(Arc::clone(active));
         }
-        let next = match &self.spare {
-            Spare::Ready(next) => Arc::clone(next),
-            Spare::Failed => return Err(PutError::CreateFile),
-            Spare::NotNeeded | Spare::Wanted => {
-                self.ask_for_spare(log);
-                return Err(PutError::FileNotReady);
-            }
-        };
+        let next = self.ready_spare(log)?;
         // Before a buffer is asked for: that of the present file may be the next one, once it is written.
         if let Some(active) = self.active.as_ref().filter(|_| room > 0) {
             let blank = encode_blank(u32::try_from(room).expect("records end in a file below 4 GiB"));
@@ -487,8 +515,7 @@ impl Tail {
             if log.warm_up.locks() {
                 self.locked.push_back((log.host.now() + UNLOCK_DELAY, Arc::clone(active)));
             }
-            // The file has its blank, and the next one no record.
-            host::point!("store.log-rolled", next.start);
+            tell_rolled(next.start);
         }
         let buffer = match &log.pool {
             Some(pool) => pool.take()?,
@@ -506,6 +533,18 @@ impl Tail {
         self.spare = Spare::NotNeeded;
         self.ask_for_spare(log);
         Ok(next)
+    }
+
+    /// The next file, which stays the spare one. If it is not there yet, it is asked for.
+    fn ready_spare(&mut self, log: &CommitLog) -> Result<Arc<LogFile>, PutError> {
+        match &self.spare {
+            Spare::Ready(next) => Ok(Arc::clone(next)),
+            Spare::Failed => Err(PutError::CreateFile),
+            Spare::NotNeeded | Spare::Wanted => {
+                self.ask_for_spare(log);
+                Err(PutError::FileNotReady)
+            }
+        }
     }
 
     /// On a stand, whether a file that is more than half full counts as full. A blank may stand anywhere behind a record.

@@ -127,6 +127,9 @@ pub struct StoreConfig {
     /// Cuts a damaged log at the first bad record although durable records may follow (`acceptDamagedCommitLog`, a key
     /// of staticfire); default false, which refuses to open such a store.
     pub accept_damaged_log: bool,
+    /// Whether the log is a copy of another broker's: it takes that one's bytes
+    /// ([`append_copy`](crate::Store::append_copy)) and no messages; default false.
+    pub is_copy: bool,
 }
 
 impl StoreConfig {
@@ -195,6 +198,7 @@ impl StoreConfig {
             filter_max_bytes: 16_000,
             delay_levels: DelayLevels::default(),
             accept_damaged_log: false,
+            is_copy: false,
         }
     }
 }

@@ -35,6 +35,8 @@ pub(crate) struct Dispatcher {
     pub(crate) gate: Arc<Gate>,
     pub(crate) delays: DelayLevels,
     pub(crate) bound: Bound,
+    /// The log is a master's: its queues may begin anywhere, and have the gaps that they have there.
+    pub(crate) is_copy: bool,
     /// Told when the bound has moved.
     pub(crate) wake: Arc<Notify>,
     /// Change of the queues' fingerprint that belongs to records behind the mark.
@@ -100,11 +102,19 @@ impl Dispatcher {
             if at == bound {
                 return Ok(());
             }
+            let base = self.log.base();
+            if at < base {
+                self.advance(base, None);
+                continue;
+            }
             host::gate!("store.dispatching", at).await;
             let one = host::buggify!("store.dispatched-one-by-one").then(|| self.log.record(at)).flatten();
             let bytes = one.or_else(|| self.log.readable(at, bound)).ok_or(DispatchError::Log { at, source: None })?;
             let run = read_run(&bytes, at, Checks::STRUCTURE, self.index.is_some(), &self.delays);
             for group in &run.groups {
+                if self.is_copy {
+                    self.change ^= self.queues.fill_up_to(group).await.map_err(AppendError::from)?;
+                }
                 self.change ^= self.queues.append(group).await?;
             }
             if let Some(index) = &mut self.index {
@@ -118,10 +128,14 @@ impl Dispatcher {
                 return Err(DispatchError::Log { at, source });
             }
             let store_ms = run.last_at.map(|_| run.last_store_ms);
-            if let Some(index) = &self.index {
-                index.advance(at + run.bytes, store_ms);
-            }
-            self.queues.advance(at + run.bytes, store_ms, std::mem::take(&mut self.change));
+            self.advance(at + run.bytes, store_ms);
         }
+    }
+
+    fn advance(&mut self, phy: u64, store_ms: Option<i64>) {
+        if let Some(index) = &self.index {
+            index.advance(phy, store_ms);
+        }
+        self.queues.advance(phy, store_ms, std::mem::take(&mut self.change));
     }
 }

@@ -126,6 +126,52 @@ pub enum WriteBlock {
     /// A sync failed, so that nobody knows what is on disk; ends with a restart.
     #[error("a sync of the disk failed, a restart must find out what is left")]
     Fenced,
+    /// The log is a copy of another broker's, which takes the messages.
+    #[error("the log is a copy of a master's, which takes the messages")]
+    IsCopy,
+}
+
+/// Why bytes of a master's log were not appended to its copy. Nothing of them was kept.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CopyError {
+    /// Writes are refused.
+    #[error(transparent)]
+    Blocked(#[from] WriteBlock),
+    /// The next log file is being made; only inside the store.
+    #[error("the next log file is not ready yet")]
+    FileNotReady,
+    /// The next log file cannot be made.
+    #[error("the next log file cannot be created")]
+    CreateFile,
+    /// They do not go on where the copy ends.
+    #[error("bytes from {at} do not follow a log that ends at {end}")]
+    NotAtEnd {
+        /// Where the bytes start.
+        at: PhyOffset,
+        /// Where the copy ends.
+        end: PhyOffset,
+    },
+    /// They end behind the end of a file, or begin a log inside of one: files of the master have another size.
+    #[error(
+        "bytes from {at} to {to} do not keep to files of {file_bytes} bytes: is mappedFileSizeCommitLog the master's?"
+    )]
+    CrossesFile {
+        /// Where the bytes start.
+        at: PhyOffset,
+        /// Where they end.
+        to: PhyOffset,
+        /// Size of a file here.
+        file_bytes: u64,
+    },
+    /// They are no records.
+    #[error("what the master sent is no record at {at}")]
+    NotARecord {
+        /// Where the first bad record is.
+        at: PhyOffset,
+        /// What is wrong with it.
+        source: RecordError,
+    },
 }
 
 /// Why a message was not stored.

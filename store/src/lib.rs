@@ -17,6 +17,7 @@ mod commit_log;
 mod config;
 pub mod config_file;
 mod consume_queue;
+mod copied;
 mod dirs;
 mod dispatch;
 mod entry;
@@ -40,7 +41,7 @@ mod store;
 mod warm_up;
 
 pub use config::{FlushDiskType, StoreConfig};
-pub use error::{PutError, StoreError, WriteBlock};
+pub use error::{CopyError, PutError, StoreError, WriteBlock};
 pub use get::{GetRequest, GetResult, GetStatus, MessageFilter, TimeBoundary};
 pub use put::{BatchPut, Durability, Flushed, Put};
 pub use query::{KeyQuery, KeyResult};

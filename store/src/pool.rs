@@ -38,12 +38,12 @@ pub(crate) struct BufferPool {
 }
 
 impl BufferPool {
-    /// The buffers, kept in memory if the machine lets them; `None` if the settings want none.
+    /// The buffers, kept in memory if the machine lets them; `None` if the settings want none, or the log is a copy.
     ///
     /// # Errors
     /// The machine has no memory for them.
     pub(crate) async fn new(host: &Host, config: &StoreConfig) -> Result<Option<Arc<BufferPool>>, StoreError> {
-        if !config.pool_enabled {
+        if !config.pool_enabled || config.is_copy {
             return Ok(None);
         }
         if config.flush_disk_type == FlushDiskType::Sync {

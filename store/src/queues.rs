@@ -152,6 +152,12 @@ impl ConsumeQueues {
         Ok(queue.append(&group.entries[known as usize..])?)
     }
 
+    /// Fills the gap before `group`, if there is one. Returns the change of the fingerprint.
+    pub(crate) async fn fill_up_to(&self, group: &Group) -> io::Result<u64> {
+        let max = self.find_or_make(&group.topic, group.queue_id).bounds().max;
+        if group.first.0 > max { self.fill_gap(group).await } else { Ok(0) }
+    }
+
     /// Whether so many entries are missing between two offsets that they would fill files.
     pub(crate) fn is_too_far(&self, max: u64, next: u64) -> bool {
         next.saturating_sub(max) > self.file_bytes / CqEntry::SIZE_BYTES

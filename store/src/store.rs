@@ -41,7 +41,7 @@ use crate::{
 };
 
 /// How long an append waits for the next log file.
-const FILE_TIMEOUT: Duration = Duration::from_secs(5);
+pub(crate) const FILE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pause after the next log file could not be made.
 const FILE_RETRY_PAUSE: Duration = Duration::from_secs(1);
 
@@ -267,6 +267,9 @@ impl Store {
     }
 
     fn check_writable(&self) -> Result<(), PutError> {
+        if self.config.is_copy {
+            return Err(WriteBlock::IsCopy.into());
+        }
         if let Some(block) = self.gate.block() {
             return Err(block.into());
         }
@@ -325,7 +328,7 @@ impl Store {
         }
     }
 
-    fn appended(&self, end: PhyOffset) {
+    pub(crate) fn appended(&self, end: PhyOffset) {
         host::point!("store.appended", end.0);
         self.commit.notify_one();
         self.group.wake.notify_one();
@@ -417,6 +420,7 @@ impl Store {
         if let Some(committer) = running.committer {
             committer.stop().await;
         }
+        self.log.drop_partial(true).await.map_err(StoreError::io("erase half a record in", &self.config.root))?;
         running.flusher.stop().await;
         running.dispatcher.stop().await;
         running.checkpointer.stop().await;
@@ -512,6 +516,7 @@ impl Parts {
             gate: Arc::clone(&self.gate),
             delays: self.config.delay_levels.clone(),
             bound: self.bound,
+            is_copy: self.config.is_copy,
             wake: Arc::clone(&self.dispatch),
             change: 0,
         };
