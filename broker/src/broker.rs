@@ -17,7 +17,7 @@ use remoting::{
     Handler, ListenError, Peer, SendFailureResponseHeader, Server, ServerConfig,
     body::{ConsumerOffsetTable, DelayOffsetTable, SubscriptionGroupWrapper},
 };
-use store::{Store, StoreError, config_file::ConfigFile};
+use store::{Store, StoreConfig, StoreError, config_file::ConfigFile};
 use tracing::{info, warn};
 
 use crate::{
@@ -34,6 +34,7 @@ use crate::{
     pull::Pulls,
     queue_locks::QueueLocks,
     registration::Registration,
+    replication::{Replicas, ReplicationStatus, Stream},
     reports::Reports,
     router::Router,
     send::{Sends, properties::BrokerProperties},
@@ -92,6 +93,9 @@ pub struct Broker {
     tasks: TaskGroup,
     /// Who writes the tables. Taken by whoever stops the broker. Leaf lock.
     savers: Mutex<Vec<Worker>>,
+    replicas: Replicas,
+    /// Copies the log. Taken by whoever stops the broker. Leaf lock.
+    stream: Mutex<Option<Stream>>,
     tables: Arc<Tables>,
     store: Arc<Store>,
 }
@@ -120,11 +124,11 @@ impl Broker {
     pub async fn start(config: BrokerConfig) -> Result<Broker, StartError> {
         let refused = |Refusal { key, value, problem }| StartError::Setting { key, value, problem };
         config.check().map_err(refused)?;
-        needs_no_stream(&config).map_err(refused)?;
         tell_role(&config);
         let host = Host::current();
         let config = Arc::new(config);
-        let store = Arc::new(Store::open(config.store.clone()).await?);
+        let is_copy = !config.role.is_master();
+        let store = Arc::new(Store::open(StoreConfig { is_copy, ..config.store.clone() }).await?);
         // If this fails, the store stays as after a crash, so that the next start begins the epoch.
         let epochs = LogEpochs::open(&host, &store, &settings_folder(&config), config.role).await?;
         match Broker::start_on(host, config, Arc::clone(&store), epochs).await {
@@ -148,7 +152,8 @@ impl Broker {
         let identity = Arc::new(Identity::new(config.advertised_ip(), config.port));
         let tables = Arc::new(Tables::load(&host, &config, &store, &identity).await?);
         let master = Arc::new(GroupMaster::new(config.replication.master_address.clone()));
-        let parts = Parts::new(&host, &config, &tables, &identity, &Arc::new(epochs), &master);
+        let replicas = Replicas::new(&host, &config, &store, &master);
+        let parts = Parts::new(&host, &config, &tables, &identity, &Arc::new(epochs), &replicas);
         let mut listen = vec![SocketAddr::new(config.bind, config.port)];
         if let Some(fast) = config.port.checked_sub(FAST_PORT_BELOW).filter(|port| *port > 0) {
             listen.push(SocketAddr::new(config.bind, fast));
@@ -156,19 +161,36 @@ impl Broker {
         let server_config = ServerConfig { idle: config.idle_limit, ..ServerConfig::new(listen) };
         let server = Server::start(server_config, Arc::new(parts.router) as Arc<dyn Handler>).await?;
         identity.listening(server.local_addrs()[0].port());
+        let stream = replicas.start(&host, &config, &store, identity.replication_port()).await?;
+        if let Some(port) = stream.port() {
+            identity.replicating(port);
+        }
         let registration =
             Arc::new(Registration::new(&host, Arc::clone(&config), Arc::clone(&tables.topics), identity, master));
         let tasks = TaskGroup::new(&host);
         spawn_tasks(&tasks, &config, &tables, &parts.sessions, &registration);
         let savers = Mutex::new(savers(&host, &config, &tables));
         info!(addr = %server.local_addrs()[0], name = config.name, "broker started");
-        Ok(Broker { server, registration, tasks, savers, tables, store })
+        let stream = Mutex::new(Some(stream));
+        Ok(Broker { server, registration, tasks, savers, replicas, stream, tables, store })
     }
 
     /// The address it listens on, with the real port.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
         self.server.local_addrs()[0]
+    }
+
+    /// How copying the log goes.
+    #[must_use]
+    pub fn replication(&self) -> ReplicationStatus {
+        self.replicas.status()
+    }
+
+    /// Where it serves slaves, with the real port; `None` if it is a slave, or stopped.
+    #[must_use]
+    pub fn replication_addr(&self) -> Option<SocketAddr> {
+        self.stream.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.address()
     }
 
     /// Takes leave of the name servers, closes all connections, ends all tasks, writes all tables and closes the store
@@ -189,16 +211,11 @@ impl Broker {
         // On a slow disk a sync may take longer than anyone who sends waits for it; the last writing needs its end.
         while self.store.flush().await == store::Flushed::TimedOut {}
         self.tables.save().await;
+        let stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(stream) = stream {
+            stream.stop().await;
+        }
         self.store.shutdown().await
-    }
-}
-
-/// Nothing copies the log to another node yet.
-fn needs_no_stream(config: &BrokerConfig) -> Result<(), Refusal> {
-    let problem = "this version does not replicate";
-    match config.replication.copies(config.role) {
-        1 => Ok(()),
-        copies => Err(Refusal { key: "inSyncReplicas", value: copies.to_string(), problem }),
     }
 }
 
@@ -325,7 +342,7 @@ impl Parts {
         tables: &Tables,
         identity: &Arc<Identity>,
         epochs: &Arc<LogEpochs>,
-        master: &Arc<GroupMaster>,
+        replicas: &Replicas,
     ) -> Parts {
         let Tables { store, topics, groups, offsets, .. } = tables;
         let clients: Arc<Clients<Peer>> = Arc::default();
@@ -341,7 +358,7 @@ impl Parts {
         let router = Router {
             config: Arc::clone(config),
             store: Arc::clone(store),
-            sends: Arc::new(sends(host, config, tables, identity, locks)),
+            sends: Arc::new(sends(host, config, tables, identity, locks, replicas)),
             send_backs: Arc::new(SendBacks {
                 host: host.clone(),
                 config: Arc::clone(config),
@@ -349,6 +366,7 @@ impl Parts {
                 topics: Arc::clone(topics),
                 groups: Arc::clone(groups),
                 identity: Arc::clone(identity),
+                confirms: Arc::clone(&replicas.confirms),
                 rng: Mutex::new(host.rng("broker.send-back")),
             }),
             pulls: Arc::new(Pulls {
@@ -359,7 +377,7 @@ impl Parts {
                 groups: Arc::clone(groups),
                 offsets: Arc::clone(offsets),
                 epochs: Arc::clone(epochs),
-                master: Arc::clone(master),
+                master: Arc::clone(&replicas.master),
                 clients: Arc::clone(&clients),
             }),
             lookups: Lookups {
@@ -390,6 +408,7 @@ fn sends(
     tables: &Tables,
     identity: &Arc<Identity>,
     locks: Arc<QueueLocks>,
+    replicas: &Replicas,
 ) -> Sends {
     Sends {
         host: host.clone(),
@@ -398,6 +417,7 @@ fn sends(
         topics: Arc::clone(&tables.topics),
         groups: Arc::clone(&tables.groups),
         locks,
+        confirms: Arc::clone(&replicas.confirms),
         properties: BrokerProperties::new(&config.region, config.trace_on, &config.cluster),
         marks: SendFailureResponseHeader { msg_region: Some(config.region.clone()), trace_on: Some(config.trace_on) },
         identity: Arc::clone(identity),

@@ -3,7 +3,7 @@
 use remoting::{Response, ResponseCode};
 use store::{Flushed, PutError, WriteBlock};
 
-use crate::table_file::SaveError;
+use crate::{replication::Copied, table_file::SaveError};
 
 /// The answer to a message that was not stored. Source: `spec/store.md` 2.6, `spec/protocol.md` 6.1.
 pub(crate) fn put(error: &PutError) -> Response {
@@ -27,6 +27,16 @@ pub(crate) fn flushed(flushed: Flushed) -> Option<ResponseCode> {
     }
 }
 
+/// The code for a message that was stored and waited for copies; `None` if there are enough. Source:
+/// `spec/replication.md` 2.6.
+pub(crate) fn copied(copied: Copied) -> Option<ResponseCode> {
+    match copied {
+        Copied::Done => None,
+        Copied::TimedOut => Some(ResponseCode::FLUSH_SLAVE_TIMEOUT),
+        Copied::NoSlave => Some(ResponseCode::SLAVE_NOT_AVAILABLE),
+    }
+}
+
 /// The answer to a request whose change of a table could not be saved.
 pub(crate) fn save(error: &SaveError) -> Response {
     let code = match error {
@@ -42,7 +52,7 @@ mod tests {
 
     use super::*;
 
-    /// Source: `spec/store.md` 2.6. Codes that come from replicas and from other brokers are not given here.
+    /// Source: `spec/store.md` 2.6. Codes that come from other brokers are not given here.
     #[test]
     fn every_end_of_a_put_has_its_code() {
         let illegal = || "why".to_owned();
@@ -64,6 +74,9 @@ mod tests {
             assert_eq!((answer.code, answer.remark), (code, Some(error.to_string())));
         }
         assert_eq!(flushed(Flushed::Done), None);
+        assert_eq!(copied(Copied::Done), None);
+        assert_eq!(copied(Copied::TimedOut), Some(ResponseCode::FLUSH_SLAVE_TIMEOUT));
+        assert_eq!(copied(Copied::NoSlave), Some(ResponseCode::SLAVE_NOT_AVAILABLE));
         for late in [Flushed::TimedOut, Flushed::Failed] {
             assert_eq!(flushed(late), Some(ResponseCode::FLUSH_DISK_TIMEOUT));
         }

@@ -54,6 +54,11 @@ impl GroupMaster {
         self.master.borrow().is_some()
     }
 
+    /// Where the master serves replicas, as far as known.
+    pub(crate) fn watch_replication(&self) -> watch::Receiver<Option<String>> {
+        self.replication.subscribe()
+    }
+
     /// A name server answered.
     pub(crate) fn told(&self, namesrv: &str, master: Option<Master>) {
         self.change(|told| {

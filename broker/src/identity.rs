@@ -12,6 +12,7 @@ use std::{
 pub(crate) struct Identity {
     ip: IpAddr,
     port: OnceLock<u16>,
+    replication_port: OnceLock<u16>,
 }
 
 impl Identity {
@@ -21,12 +22,22 @@ impl Identity {
         if port != 0 {
             chosen.get_or_init(|| port);
         }
-        Identity { ip, port: chosen }
+        Identity { ip, port: chosen, replication_port: OnceLock::new() }
     }
 
     /// The broker listens on this port.
     pub(crate) fn listening(&self, port: u16) {
         self.port.get_or_init(|| port);
+    }
+
+    /// The broker serves replicas on this port.
+    pub(crate) fn replicating(&self, port: u16) {
+        self.replication_port.get_or_init(|| port);
+    }
+
+    /// The port for replicas, which is the one behind its own, unless the machine chose both.
+    pub(crate) fn replication_port(&self) -> u16 {
+        self.replication_port.get().copied().unwrap_or_else(|| self.address().port().saturating_add(1))
     }
 
     /// Where clients reach it.

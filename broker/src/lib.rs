@@ -26,6 +26,7 @@ mod offsets;
 mod pull;
 mod queue_locks;
 mod registration;
+mod replication;
 mod reports;
 mod router;
 mod send;
@@ -40,4 +41,5 @@ mod topics;
 
 pub use broker::{Broker, StartError};
 pub use config::{BrokerConfig, ReplicationConfig, Role, SyncFrom, WhenAhead};
+pub use replication::{Replica, ReplicationStatus, SlaveState};
 pub use stored::{StoredOffset, check_stored};

@@ -174,11 +174,11 @@ impl Registration {
         (Request::RegisterBroker(header), body)
     }
 
-    /// Where replicas would connect: the port behind the broker's own.
+    /// Where replicas connect.
     fn replication_address(&self) -> SocketAddr {
         let own = self.identity.address();
         let ip = self.config.replication_advertised.unwrap_or(own.ip());
-        SocketAddr::new(ip, own.port().saturating_add(1))
+        SocketAddr::new(ip, self.identity.replication_port())
     }
 
     /// Takes leave of all name servers at once, and closes the connections to them.

@@ -23,6 +23,7 @@ use crate::{
     groups::Groups,
     identity::Identity,
     queue_locks::QueueLocks,
+    replication::{Confirmation, Confirms},
     send::properties::{BrokerProperties, SentProperties},
     topics::{Derived, TopicShape, Topics},
 };
@@ -53,6 +54,7 @@ pub(crate) struct Sends {
     pub(crate) topics: Arc<Topics>,
     pub(crate) groups: Arc<Groups>,
     pub(crate) locks: Arc<QueueLocks>,
+    pub(crate) confirms: Arc<Confirms>,
     pub(crate) properties: BrokerProperties,
     /// What every answer says of this broker.
     pub(crate) marks: SendFailureResponseHeader,
@@ -149,7 +151,7 @@ impl Sends {
                 return this.refuse(failure::save(&error));
             }
             match this.store.put_when_ready(&ready.draft()).await {
-                Ok(put) => this.confirm(ready, put).await,
+                Ok(put) => this.stored_later(ready, put).await,
                 Err(error) => this.refuse(failure::put(&error)),
             }
         }))
@@ -157,24 +159,23 @@ impl Sends {
 
     /// The answer to a message that was appended: at once if there is nothing to wait for.
     fn stored(self: &Arc<Self>, ready: Ready, put: Put) -> Reply {
-        if !ready.waits || self.store.durability(put.end()).now().is_some_and(|flushed| flushed == store::Flushed::Done)
-        {
-            return Reply::Now(self.success(ready, put));
+        let confirmation = ready.waits.then(|| self.confirms.confirm(put.end()));
+        match confirmation.filter(|confirmation| !confirmation.is_done()) {
+            None => Reply::Now(self.success(ready, put)),
+            Some(confirmation) => {
+                let response = self.success(ready, put);
+                Reply::later(async move { confirmed(response, confirmation).await })
+            }
         }
-        let this = Arc::clone(self);
-        Reply::later(async move { this.confirm(ready, put).await })
     }
 
-    /// The answer to a message that was appended, when it is as durable as its sender wants.
-    async fn confirm(&self, ready: Ready, put: Put) -> Response {
-        let waits = ready.waits;
+    /// The answer to a message that was appended, when it is as safe as its sender wants.
+    async fn stored_later(&self, ready: Ready, put: Put) -> Response {
+        let confirmation = ready.waits.then(|| self.confirms.confirm(put.end()));
         let response = self.success(ready, put);
-        if !waits {
-            return response;
-        }
-        match failure::flushed(self.store.durability(put.end()).await) {
+        match confirmation {
             None => response,
-            Some(code) => response.with_code(code),
+            Some(confirmation) => confirmed(response, confirmation).await,
         }
     }
 
@@ -230,14 +231,11 @@ impl Sends {
             match self.store.put_batch(&drafts) {
                 Ok(put) => {
                     let response = self.batch_success(ready.queue, &put.puts);
-                    let durability = self.store.durability(put.end());
-                    if !ready.waits || durability.now() == Some(store::Flushed::Done) {
-                        return Ok(Reply::Now(response));
-                    }
-                    return Ok(Reply::later(async move {
-                        let code = failure::flushed(durability.await);
-                        code.map_or(response.clone(), |code| response.with_code(code))
-                    }));
+                    let confirmation = ready.waits.then(|| self.confirms.confirm(put.end()));
+                    return Ok(match confirmation.filter(|confirmation| !confirmation.is_done()) {
+                        None => Reply::Now(response),
+                        Some(confirmation) => Reply::later(async move { confirmed(response, confirmation).await }),
+                    });
                 }
                 Err(PutError::FileNotReady) => {}
                 Err(error) => return Err(failure::put(&error)),
@@ -262,8 +260,7 @@ impl Sends {
             Err(refused) => return self.refuse(refused),
         };
         let response = self.batch_success(ready.queue, &put.puts);
-        let code = if ready.waits { failure::flushed(self.store.durability(put.end()).await) } else { None };
-        code.map_or(response.clone(), |code| response.with_code(code))
+        if ready.waits { confirmed(response, self.confirms.confirm(put.end())).await } else { response }
     }
 
     fn batch_success(&self, queue: u32, puts: &[Put]) -> Response {
@@ -462,6 +459,14 @@ impl Sends {
     /// Region and trace switch stand in failures too.
     fn refuse(&self, refused: Response) -> Response {
         refused.with_header(&self.marks)
+    }
+}
+
+/// The answer, with the code of what is missing.
+async fn confirmed(response: Response, confirmation: Confirmation) -> Response {
+    match confirmation.outcome().await {
+        None => response,
+        Some(code) => response.with_code(code),
     }
 }
 

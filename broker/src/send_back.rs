@@ -10,7 +10,8 @@ use remoting::{
 use store::Store;
 
 use crate::{
-    config::BrokerConfig, delayed, failure, groups::Groups, identity::Identity, send::properties, topics::Topics,
+    config::BrokerConfig, delayed, failure, groups::Groups, identity::Identity, replication::Confirms,
+    send::properties, topics::Topics,
 };
 
 /// The level at which the first retry waits, 10 seconds by default. Source: `spec/protocol.md` 7.5.
@@ -24,6 +25,7 @@ pub(crate) struct SendBacks {
     pub(crate) topics: Arc<Topics>,
     pub(crate) groups: Arc<Groups>,
     pub(crate) identity: Arc<Identity>,
+    pub(crate) confirms: Arc<Confirms>,
     /// Chooses queues. Leaf lock: nothing else is locked while it is held.
     pub(crate) rng: Mutex<Rng>,
 }
@@ -77,10 +79,10 @@ impl SendBacks {
         if destination.level.is_none() {
             host::point!("broker.dead-letter", put.phy.0);
         }
-        match failure::flushed(self.store.durability(put.end()).await) {
+        match self.confirms.confirm(put.end()).outcome().await {
             None => Response::success(),
             Some(code) => {
-                let remark = "the copy was stored, but is not confirmed to be on disk";
+                let remark = "the copy was stored, but is not as safe as the settings ask for";
                 Response::failure(ResponseCode::SYSTEM_ERROR, format!("{remark} (code {})", code.0))
             }
         }

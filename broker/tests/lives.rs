@@ -131,10 +131,6 @@ fn settings_that_contradict_each_other_are_refused() {
             Broker::start(config).await.err().expect("the settings are wrong").to_string()
         };
         assert_eq!(
-            refused(|config| config.role = Role::SyncMaster).await,
-            "inSyncReplicas = `2`: this version does not replicate"
-        );
-        assert_eq!(
             refused(|config| config.role = Role::Slave).await,
             "brokerId = `0`: 0 is the master's, a slave needs a number of its own from 1 on"
         );

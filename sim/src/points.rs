@@ -5,7 +5,7 @@
 use crate::scenario::Kind;
 
 /// Places that code only passes (`host::point!`): a fault can happen on them.
-pub const POINTS: [&str; 33] = [
+pub const POINTS: [&str; 41] = [
     "broker.dead-letter",
     "broker.delayed-delivered",
     "broker.log-epoch-begun",
@@ -23,6 +23,14 @@ pub const POINTS: [&str; 33] = [
     "client.queue-added",
     "client.queue-removed",
     "client.rebalanced",
+    "ha.ahead",
+    "ha.append",
+    "ha.diverged",
+    "ha.following",
+    "ha.frame-sent",
+    "ha.report-refused",
+    "ha.reporting",
+    "ha.too-old",
     "namesrv.broker-expired",
     "remoting.connection-refused",
     "remoting.go-away",
@@ -42,11 +50,13 @@ pub const POINTS: [&str; 33] = [
 ];
 
 /// Places where code can be held as well (`host::gate!`).
-pub const GATES: [&str; 6] = [
+pub const GATES: [&str; 8] = [
     "broker.offsets-persisting",
     "broker.registering",
     "client.committing",
     "client.rebalancing",
+    "ha.frame",
+    "ha.slave-ack",
     "store.dispatching",
     "store.flushing",
 ];
@@ -64,7 +74,7 @@ pub fn triggers() -> Vec<&'static str> {
 #[must_use]
 pub fn passed_by(point: &str) -> &'static [Kind] {
     match (point, point.split_once('.')) {
-        (_, Some(("broker" | "store", _))) => &[Kind::Broker],
+        (_, Some(("broker" | "ha" | "store", _))) => &[Kind::Broker],
         // Producers have no queues.
         (_, Some(("client", _))) => &[Kind::Consumer],
         (_, Some(("namesrv", _))) => &[Kind::Namesrv],
