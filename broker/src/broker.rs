@@ -15,7 +15,7 @@ use host::{
 use message::UniqueIds;
 use remoting::{
     Handler, ListenError, Peer, SendFailureResponseHeader, Server, ServerConfig,
-    body::{ConsumerOffsetTable, DelayOffsetTable, SubscriptionGroupWrapper},
+    body::{ConsumerOffsetTable, DelayOffsetTable, MessageRequestModes, SubscriptionGroupWrapper},
 };
 use store::{Store, StoreConfig, StoreError, config_file::ConfigFile};
 use tracing::{info, warn};
@@ -23,6 +23,7 @@ use tracing::{info, warn};
 use crate::{
     admin::Admin,
     clients::Clients,
+    commits::Commits,
     config::{BrokerConfig, Refusal, Role},
     delayed::DelayedMessages,
     group_master::GroupMaster,
@@ -36,11 +37,13 @@ use crate::{
     registration::Registration,
     replication::{Replicas, ReplicationStatus, Stream},
     reports::Reports,
+    request_modes::RequestModes,
     router::Router,
     send::{Sends, properties::BrokerProperties},
     send_back::SendBacks,
     sessions::Sessions,
     system,
+    table_copy::TableCopy,
     table_file::Chain,
     topics::{StoredTopics, Topics},
 };
@@ -90,6 +93,8 @@ pub enum StartError {
 pub struct Broker {
     server: Server,
     registration: Arc<Registration>,
+    /// Of a slave.
+    copy: Option<Arc<TableCopy>>,
     tasks: TaskGroup,
     /// Who writes the tables. Taken by whoever stops the broker. Leaf lock.
     savers: Mutex<Vec<Worker>>,
@@ -108,10 +113,12 @@ struct Tables {
     groups: Arc<Groups>,
     offsets: Arc<ConsumerOffsets>,
     delayed: Arc<DelayedMessages>,
+    modes: Arc<RequestModes>,
     topics_file: ConfigFile,
     groups_file: ConfigFile,
     offsets_file: ConfigFile,
     delayed_file: ConfigFile,
+    modes_file: ConfigFile,
 }
 
 impl Broker {
@@ -165,14 +172,18 @@ impl Broker {
         if let Some(port) = stream.port() {
             identity.replicating(port);
         }
+        let tasks = TaskGroup::new(&host);
+        let copy = (!config.role.is_master()).then(|| Arc::new(table_copy(&tables, &identity, &master)));
+        if let Some(copy) = copy.clone() {
+            tasks.spawn("broker.copy-tables", async move { copy.keep().await });
+        }
         let registration =
             Arc::new(Registration::new(&host, Arc::clone(&config), Arc::clone(&tables.topics), identity, master));
-        let tasks = TaskGroup::new(&host);
         spawn_tasks(&tasks, &config, &tables, &parts.sessions, &registration);
         let savers = Mutex::new(savers(&host, &config, &tables));
         info!(addr = %server.local_addrs()[0], name = config.name, "broker started");
         let stream = Mutex::new(Some(stream));
-        Ok(Broker { server, registration, tasks, savers, replicas, stream, tables, store })
+        Ok(Broker { server, registration, copy, tasks, savers, replicas, stream, tables, store })
     }
 
     /// The address it listens on, with the real port.
@@ -202,6 +213,9 @@ impl Broker {
         self.registration.leave().await;
         self.server.shutdown().await;
         self.tasks.shutdown().await;
+        if let Some(copy) = &self.copy {
+            copy.close().await;
+        }
         // A table that is being written is written to its end: what began on the machine cannot be taken back, and
         // would get in the way of the last writing.
         let savers = std::mem::take(&mut *self.savers.lock().unwrap_or_else(PoisonError::into_inner));
@@ -269,8 +283,14 @@ impl Tables {
         let stored_groups: SubscriptionGroupWrapper = groups_file.load().await?.unwrap_or_default();
         groups::check(&stored_groups).map_err(wrong("subscriptionGroup.json"))?;
         let groups = Groups::new(stored_groups, unknown_groups(config));
-        let stored_offsets: ConsumerOffsetTable = offsets_file.load().await?.unwrap_or_default();
+        let mut stored_offsets: ConsumerOffsetTable = offsets_file.load().await?.unwrap_or_default();
+        if config.role.is_master() {
+            // They are a slave's.
+            stored_offsets.sf_committed_alone = None;
+        }
         let offsets = ConsumerOffsets::new(stored_offsets, config.offsets_version_step);
+        let modes_file = file("messageRequestMode.json");
+        let stored_modes: MessageRequestModes = modes_file.load().await?.unwrap_or_default();
         let stored_delays: DelayOffsetTable = delayed_file.load().await?.unwrap_or_default();
         let delayed = DelayedMessages::new(host, Arc::clone(store), config, Arc::clone(identity), stored_delays);
 
@@ -291,10 +311,12 @@ impl Tables {
             groups: Arc::new(groups),
             offsets: Arc::new(offsets),
             delayed: Arc::new(delayed),
+            modes: Arc::new(RequestModes::new(stored_modes)),
             topics_file,
             groups_file,
             offsets_file,
             delayed_file,
+            modes_file,
         })
     }
 
@@ -324,6 +346,9 @@ impl Tables {
         if !self.groups.is_saved(groups().0) {
             self.groups.file().write(&self.groups_file, &groups).await;
         }
+        if !self.modes.is_saved() {
+            self.modes.file().write(&self.modes_file, &|| self.modes.snapshot()).await;
+        }
         self.save_offsets().await;
         self.delayed.save(&self.delayed_file).await;
     }
@@ -346,6 +371,12 @@ impl Parts {
     ) -> Parts {
         let Tables { store, topics, groups, offsets, .. } = tables;
         let clients: Arc<Clients<Peer>> = Arc::default();
+        let commits = Arc::new(Commits {
+            host: host.clone(),
+            config: Arc::clone(config),
+            offsets: Arc::clone(offsets),
+            master: Arc::clone(&replicas.master),
+        });
         let locks: Arc<QueueLocks> = Arc::default();
         let sessions = Arc::new(Sessions {
             host: host.clone(),
@@ -376,19 +407,12 @@ impl Parts {
                 topics: Arc::clone(topics),
                 groups: Arc::clone(groups),
                 offsets: Arc::clone(offsets),
+                commits: Arc::clone(&commits),
                 epochs: Arc::clone(epochs),
                 master: Arc::clone(&replicas.master),
                 clients: Arc::clone(&clients),
             }),
-            lookups: Lookups {
-                host: host.clone(),
-                store: Arc::clone(store),
-                topics: Arc::clone(topics),
-                groups: Arc::clone(groups),
-                offsets: Arc::clone(offsets),
-                epochs: Arc::clone(epochs),
-                unique_query_max_count: config.unique_query_max_count,
-            },
+            lookups: lookups(host, config, tables, commits, epochs),
             sessions: Arc::clone(&sessions),
             admin: Admin {
                 host: host.clone(),
@@ -426,6 +450,25 @@ fn sends(
     }
 }
 
+fn lookups(
+    host: &Host,
+    config: &BrokerConfig,
+    tables: &Tables,
+    commits: Arc<Commits>,
+    epochs: &Arc<LogEpochs>,
+) -> Lookups {
+    Lookups {
+        host: host.clone(),
+        store: Arc::clone(&tables.store),
+        topics: Arc::clone(&tables.topics),
+        groups: Arc::clone(&tables.groups),
+        offsets: Arc::clone(&tables.offsets),
+        commits,
+        epochs: Arc::clone(epochs),
+        unique_query_max_count: config.unique_query_max_count,
+    }
+}
+
 fn reports(host: &Host, config: &Arc<BrokerConfig>, tables: &Tables, clients: Arc<Clients<Peer>>) -> Reports {
     Reports {
         host: host.clone(),
@@ -436,8 +479,25 @@ fn reports(host: &Host, config: &Arc<BrokerConfig>, tables: &Tables, clients: Ar
         offsets: Arc::clone(&tables.offsets),
         clients,
         delayed: Arc::clone(&tables.delayed),
+        modes: Arc::clone(&tables.modes),
         started: host.now(),
         started_ms: host.wall_ms(),
+    }
+}
+
+fn table_copy(tables: &Tables, identity: &Arc<Identity>, master: &Arc<GroupMaster>) -> TableCopy {
+    TableCopy {
+        host: tables.host.clone(),
+        own: Arc::clone(identity),
+        store: Arc::clone(&tables.store),
+        topics: Arc::clone(&tables.topics),
+        groups: Arc::clone(&tables.groups),
+        offsets: Arc::clone(&tables.offsets),
+        delayed: Arc::clone(&tables.delayed),
+        modes: Arc::clone(&tables.modes),
+        master: Arc::clone(master),
+        client: TableCopy::client(),
+        waiting: tokio::sync::Mutex::default(),
     }
 }
 
@@ -476,10 +536,10 @@ fn spawn_tasks(
 
 /// The tasks that write the tables, each until it is told to stop.
 fn savers(host: &Host, config: &Arc<BrokerConfig>, tables: &Arc<Tables>) -> Vec<Worker> {
-    let [topics, groups, offsets, delays] = [(); 4].map(|()| Arc::clone(tables));
+    let [topics, groups, offsets, delays, modes] = [(); 5].map(|()| Arc::clone(tables));
     let offsets_interval = config.offsets_interval.max(SAVE_INTERVAL_MIN);
     let delay_interval = config.delay_interval.max(SAVE_INTERVAL_MIN);
-    vec![
+    let mut savers = vec![
         Worker::start(host, "broker.save-topics", |stop| async move {
             topics.topics.file().follow(&topics.host, &topics.topics_file, || topics.topics.snapshot(), stop).await;
         }),
@@ -500,7 +560,14 @@ fn savers(host: &Host, config: &Arc<BrokerConfig>, tables: &Arc<Tables>) -> Vec<
                 delays.delayed.save(&delays.delayed_file).await;
             }
         }),
-    ]
+    ];
+    // Only a copy changes them.
+    if !config.role.is_master() {
+        savers.push(Worker::start(host, "broker.save-modes", |stop| async move {
+            modes.modes.file().follow(&modes.host, &modes.modes_file, || modes.modes.snapshot(), stop).await;
+        }));
+    }
+    savers
 }
 
 /// Waits until it is time to write again. False if the task should stop instead.

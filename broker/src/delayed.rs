@@ -139,6 +139,22 @@ impl DelayedMessages {
         }
     }
 
+    /// Takes the progress of the master, on a slave.
+    pub(crate) fn replace(&self, copied: &DelayOffsetTable) {
+        let copied_next = copied
+            .offset_table
+            .iter()
+            .filter_map(|(level, next)| Some((u32::try_from(*level).ok()?, QueueOffset(u64::try_from(*next).ok()?))));
+        let next = copied_next.collect();
+        let version = copied.data_version.clone().unwrap_or_default();
+        let mut progress = self.lock();
+        if progress.next != next || progress.version != version {
+            progress.next = next;
+            progress.version = version;
+            progress.is_changed = true;
+        }
+    }
+
     /// How far each level is, for replicas and reports.
     pub(crate) fn table(&self) -> DelayOffsetTable {
         self.lock().table()

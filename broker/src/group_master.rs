@@ -49,6 +49,11 @@ impl GroupMaster {
         }
     }
 
+    /// The master as it changes.
+    pub(crate) fn watch(&self) -> watch::Receiver<Option<Master>> {
+        self.master.subscribe()
+    }
+
     /// Whether there is a master.
     pub(crate) fn is_known(&self) -> bool {
         self.master.borrow().is_some()

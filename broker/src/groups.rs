@@ -141,6 +141,23 @@ impl Groups {
         Some(revision)
     }
 
+    /// Takes the table of the master, if its version is another one than this table's.
+    ///
+    /// # Errors
+    /// A group that cannot be, with what is wrong; the table is as before then.
+    pub(crate) fn replace(&self, copied: SubscriptionGroupWrapper) -> Result<(), String> {
+        check(&copied)?;
+        let mut inner = self.lock();
+        if inner.version != copied.data_version {
+            inner.revision += 1;
+            inner.table = copied.subscription_group_table;
+            inner.forbidden = copied.forbidden_table;
+            inner.version = copied.data_version;
+            self.file.changed(inner.revision);
+        }
+        Ok(())
+    }
+
     /// Whether the file has the change already.
     pub(crate) fn is_saved(&self, revision: u64) -> bool {
         self.file.is_saved(revision)

@@ -13,6 +13,7 @@ use remoting::{
 use store::{GetRequest, GetStatus, KeyQuery, Store, TimeBoundary};
 
 use crate::{
+    commits::Commits,
     groups::Groups,
     log_epochs::LogEpochs,
     offsets::{ConsumerOffsets, GroupQueue},
@@ -27,6 +28,7 @@ pub(crate) struct Lookups {
     pub(crate) topics: Arc<Topics>,
     pub(crate) groups: Arc<Groups>,
     pub(crate) offsets: Arc<ConsumerOffsets>,
+    pub(crate) commits: Arc<Commits>,
     pub(crate) epochs: Arc<LogEpochs>,
     /// Most messages that a search by unique id finds.
     pub(crate) unique_query_max_count: u32,
@@ -71,7 +73,7 @@ impl Lookups {
             let remark = format!("offset {offset} belongs to a log that has been cut since; pull to get its place");
             return Response::failure(ResponseCode::PULL_OFFSET_MOVED, remark);
         };
-        self.offsets.commit(GroupQueue { group, topic, queue }, offset, self.host.wall_ms());
+        self.commits.commit(GroupQueue { group, topic, queue }, offset);
         Response::success()
     }
 

@@ -1,7 +1,7 @@
 //! How far each consumer group has come in each queue.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
@@ -27,6 +27,9 @@ pub(crate) struct ConsumerOffsets {
 #[derive(Debug, Default)]
 struct Inner {
     table: Table,
+    /// Queues with offsets that were committed to this slave while it had no master; see
+    /// [`put_over`](ConsumerOffsets::put_over).
+    alone: Alone,
     version: DataVersion,
     commits: u32,
     is_changed: bool,
@@ -34,6 +37,9 @@ struct Inner {
 
 /// Topic, then group, then queue. Sorted, so that equal tables are written as equal files.
 type Table = BTreeMap<String, BTreeMap<String, BTreeMap<u32, QueueOffset>>>;
+
+/// Topic, then group, then queue.
+type Alone = BTreeMap<String, BTreeMap<String, BTreeSet<u32>>>;
 
 /// A queue as one group sees it.
 #[derive(Debug, Clone, Copy)]
@@ -57,7 +63,14 @@ impl ConsumerOffsets {
                 .collect();
             table.entry(topic.to_owned()).or_default().insert(group.to_owned(), queues);
         }
-        let inner = Inner { table, version: stored.data_version.unwrap_or_default(), ..Inner::default() };
+        let mut alone = Alone::new();
+        for (key, queues) in stored.sf_committed_alone.unwrap_or_default() {
+            let Some((topic, group)) = key.split_once(SEPARATOR) else { continue };
+            let queues = queues.into_iter().filter_map(|queue| u32::try_from(queue).ok()).collect();
+            alone.entry(topic.to_owned()).or_default().insert(group.to_owned(), queues);
+        }
+        let version = stored.data_version.unwrap_or_default();
+        let inner = Inner { table, alone, version, ..Inner::default() };
         ConsumerOffsets { step: step.max(1), inner: Mutex::new(inner) }
     }
 
@@ -78,6 +91,44 @@ impl ConsumerOffsets {
         }
         let groups = inner.table.entry(at.topic.to_owned()).or_default();
         groups.entry(at.group.to_owned()).or_default().insert(at.queue, offset);
+    }
+
+    /// As [`commit`](Self::commit), on a slave without a master: the offset is newer than what the master has.
+    pub(crate) fn commit_alone(&self, at: GroupQueue<'_>, offset: QueueOffset, now_ms: i64) {
+        self.commit(at, offset, now_ms);
+        let mut inner = self.lock();
+        let groups = inner.alone.entry(at.topic.to_owned()).or_default();
+        groups.entry(at.group.to_owned()).or_default().insert(at.queue);
+    }
+
+    /// Puts the table of the master over this one. What only this one has stays. Of a queue whose offset was committed
+    /// here while there was no master, the larger offset stays, until the master has it too: nobody has to consume
+    /// again what the group consumed from here.
+    ///
+    /// Source: `spec/replication.md` 3.1, HO11.
+    pub(crate) fn put_over(&self, copied: ConsumerOffsetTable) {
+        let copied = ConsumerOffsets::new(copied, self.step).inner.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = self.lock();
+        let Inner { table, alone, version, is_changed, .. } = &mut *inner;
+        for (topic, groups) in copied.table {
+            for (group, queues) in groups {
+                let mut newer = alone.get_mut(&topic).and_then(|groups| groups.get_mut(&group));
+                let own = table.entry(topic.clone()).or_default().entry(group).or_default();
+                for (queue, offset) in queues {
+                    let is_newer = newer.as_ref().is_some_and(|queues| queues.contains(&queue))
+                        && own.get(&queue).is_some_and(|own| *own > offset);
+                    if is_newer {
+                        continue;
+                    }
+                    if let Some(newer) = &mut newer {
+                        *is_changed |= newer.remove(&queue);
+                    }
+                    *is_changed |= own.insert(queue, offset) != Some(offset);
+                }
+            }
+        }
+        *is_changed |= *version != copied.version;
+        *version = copied.version;
     }
 
     /// The offset of a queue, if the group ever committed one.
@@ -165,7 +216,17 @@ impl Inner {
                 offset_table.insert(format!("{topic}{SEPARATOR}{group}"), queues);
             }
         }
-        ConsumerOffsetTable { data_version: Some(self.version.clone()), offset_table }
+        let mut alone = BTreeMap::new();
+        for (topic, groups) in &self.alone {
+            for (group, queues) in groups.iter().filter(|(_, queues)| !queues.is_empty()) {
+                alone.insert(format!("{topic}{SEPARATOR}{group}"), queues.iter().copied().map(i32_of).collect());
+            }
+        }
+        ConsumerOffsetTable {
+            data_version: Some(self.version.clone()),
+            offset_table,
+            sf_committed_alone: Some(alone).filter(|alone| !alone.is_empty()),
+        }
     }
 }
 
@@ -215,6 +276,47 @@ mod tests {
         assert_eq!(offsets.clamp(|_, queue| QueueOffset(if queue == 0 { 5 } else { 7 })), 1);
         assert_eq!(offsets.get(at(0)), Some(QueueOffset(5)));
         assert_eq!(offsets.get(at(1)), Some(QueueOffset(7)));
+    }
+
+    fn copied(offsets: &[(u32, i64)]) -> ConsumerOffsetTable {
+        let queues = offsets.iter().map(|(queue, offset)| (i32_of(*queue), *offset)).collect();
+        ConsumerOffsetTable {
+            data_version: Some(DataVersion { counter: 9, ..DataVersion::default() }),
+            offset_table: BTreeMap::from([("t@g".to_owned(), queues)]),
+            sf_committed_alone: None,
+        }
+    }
+
+    #[test]
+    fn table_of_the_master_counts_and_own_extras_stay() {
+        let offsets = ConsumerOffsets::new(ConsumerOffsetTable::default(), 500);
+        offsets.commit(at(0), QueueOffset(7), 1);
+        offsets.commit(at(1), QueueOffset(7), 1);
+        offsets.take_changes();
+        offsets.put_over(copied(&[(0, 5), (2, 3)]));
+        assert_eq!([0, 1, 2].map(|queue| offsets.get(at(queue)).unwrap().0), [5, 7, 3]);
+        assert_eq!(offsets.take_changes().unwrap().data_version.unwrap().counter, 9);
+        offsets.put_over(copied(&[(0, 5), (2, 3)]));
+        assert_eq!(offsets.take_changes(), None, "an equal table changes nothing");
+    }
+
+    #[test]
+    fn ho11_what_was_committed_without_a_master_is_kept_until_the_master_has_it() {
+        let offsets = ConsumerOffsets::new(ConsumerOffsetTable::default(), 500);
+        offsets.commit_alone(at(0), QueueOffset(7), 1);
+        offsets.commit_alone(at(1), QueueOffset(7), 1);
+        // The marks survive a restart of the slave.
+        let stored = offsets.snapshot();
+        assert_eq!(stored.sf_committed_alone, Some(BTreeMap::from([("t@g".to_owned(), vec![0, 1])])));
+        let offsets = ConsumerOffsets::new(stored, 500);
+        offsets.put_over(copied(&[(0, 5), (1, 8)]));
+        assert_eq!([0, 1].map(|queue| offsets.get(at(queue)).unwrap().0), [7, 8]);
+        assert_eq!(offsets.snapshot().sf_committed_alone, Some(BTreeMap::from([("t@g".to_owned(), vec![0])])));
+        offsets.put_over(copied(&[(0, 7), (1, 8)]));
+        assert_eq!(offsets.snapshot().sf_committed_alone, None);
+        // From now on the master decides again.
+        offsets.put_over(copied(&[(0, 2), (1, 1)]));
+        assert_eq!([0, 1].map(|queue| offsets.get(at(queue)).unwrap().0), [2, 1]);
     }
 
     #[test]

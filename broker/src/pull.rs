@@ -13,6 +13,7 @@ use tracing::warn;
 
 use crate::{
     clients::Clients,
+    commits::Commits,
     config::BrokerConfig,
     group_master::GroupMaster,
     groups::Groups,
@@ -54,6 +55,7 @@ pub(crate) struct Pulls<P> {
     pub(crate) topics: Arc<Topics>,
     pub(crate) groups: Arc<Groups>,
     pub(crate) offsets: Arc<ConsumerOffsets>,
+    pub(crate) commits: Arc<Commits>,
     pub(crate) epochs: Arc<LogEpochs>,
     pub(crate) master: Arc<GroupMaster>,
     pub(crate) clients: Arc<Clients<P>>,
@@ -114,7 +116,7 @@ impl<P: Clone + Send + Sync + 'static> Pulls<P> {
             Err(refused) => return Reply::Now(refused),
         };
         if let Some(offset) = plan.commit.and_then(|offset| self.carry_over(&plan, offset)) {
-            self.offsets.commit(plan.group_queue(), offset, self.host.wall_ms());
+            self.commits.commit(plan.group_queue(), offset);
         }
         let wanted = if self.keeps_offsets() { Some(plan.wanted.unwrap_or_default()) } else { plan.wanted };
         let Some(wanted) = wanted else {

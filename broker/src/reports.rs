@@ -21,6 +21,7 @@ use crate::{
     groups::Groups,
     offsets::{ConsumerOffsets, GroupQueue},
     pull::wire,
+    request_modes::RequestModes,
     topics::Topics,
 };
 
@@ -34,6 +35,7 @@ pub(crate) struct Reports {
     pub(crate) offsets: Arc<ConsumerOffsets>,
     pub(crate) clients: Arc<Clients<Peer>>,
     pub(crate) delayed: Arc<DelayedMessages>,
+    pub(crate) modes: Arc<RequestModes>,
     pub(crate) started: Mono,
     pub(crate) started_ms: i64,
 }
@@ -52,6 +54,11 @@ impl Reports {
     /// All committed offsets.
     pub(crate) fn all_offsets(&self) -> Response {
         Response::success().with_body(self.offsets.snapshot().encode())
+    }
+
+    /// Who pulls and who pops.
+    pub(crate) fn all_request_modes(&self) -> Response {
+        Response::success().with_body(self.modes.snapshot().1.encode())
     }
 
     /// How far each delay level is.

@@ -127,6 +127,7 @@ impl Router {
             Request::GetAllSubscriptionGroupConfig(_) => self.reports.all_groups(),
             Request::GetAllConsumerOffset(_) => self.reports.all_offsets(),
             Request::GetAllDelayOffset(_) => self.reports.all_delay_offsets(),
+            Request::GetAllMessageRequestMode(_) => self.reports.all_request_modes(),
             Request::GetTopicConfig(header) => self.reports.topic(header),
             Request::GetSubscriptionGroupConfig(header) => self.reports.group(&header.group),
             Request::GetBrokerConfig(_) => self.reports.settings(),

@@ -86,13 +86,18 @@ impl StoredTopics {
     /// The first one, with what is wrong.
     pub(crate) fn check(&self) -> Result<(), String> {
         for (name, config) in &self.topic_config_table {
-            if config.topic_name != *name {
-                return Err(format!("topic {name} is called `{}` inside", config.topic_name));
-            }
-            check_config(config)?;
+            check_named(name, config)?;
         }
         Ok(())
     }
+}
+
+/// What holds for an entry of a table.
+fn check_named(name: &str, config: &TopicConfig) -> Result<(), String> {
+    if config.topic_name != *name {
+        return Err(format!("topic {name} is called `{}` inside", config.topic_name));
+    }
+    check_config(config)
 }
 
 /// What holds for every topic, whoever made it.
@@ -198,6 +203,30 @@ impl Topics {
         let revision = inner.next_revision(now_ms);
         self.file.changed(revision);
         Some(revision)
+    }
+
+    /// Takes the table of the master, if its version is another one than this table's. Everybody sees either the old
+    /// table or the new one. Topics that cannot be are left out; gives back what is wrong with them.
+    pub(crate) fn replace(&self, version: DataVersion, configs: BTreeMap<String, TopicConfig>) -> Vec<String> {
+        let mut inner = self.lock();
+        if inner.version == version {
+            return Vec::new();
+        }
+        let (mut table, mut problems) = (IndexMap::new(), Vec::new());
+        inner.revision += 1;
+        for (name, config) in configs {
+            match check_named(&name, &config) {
+                Ok(()) => {
+                    let created = inner.table.get(&name).map_or(inner.revision, |topic| topic.created);
+                    table.insert(name, Topic { config, created });
+                }
+                Err(problem) => problems.push(problem),
+            }
+        }
+        inner.table = table;
+        inner.version = version;
+        self.file.changed(inner.revision);
+        problems
     }
 
     /// Whether the file has the change already, so that nothing needs to wait for it.
@@ -322,6 +351,24 @@ mod tests {
         let new = topics.make("new", 1, 0, 1);
         assert!(topics.is_saved(topics.shape("old").unwrap().created));
         assert!(!topics.is_saved(new.created));
+    }
+
+    #[test]
+    fn table_of_the_master_is_taken_whole_if_its_version_is_another() {
+        let topics = empty();
+        let kept = topics.make("kept", 4, 0, 1);
+        topics.make("own", 4, 0, 1);
+        let version = DataVersion { counter: 40, ..DataVersion::default() };
+        let named = |name: &str, queues| (name.to_owned(), topic(name, queues, 6));
+        let copied = BTreeMap::from([named("kept", 2), named("new", 1), ("bad".to_owned(), topic("other", 1, 6))]);
+        assert_eq!(topics.replace(version.clone(), copied), ["topic bad is called `other` inside"]);
+        assert_eq!(topics.snapshot().1.topic_config_table.keys().collect::<Vec<_>>(), ["kept", "new"]);
+        let shape = topics.shape("kept").unwrap();
+        assert_eq!((shape.write_queues, shape.created), (2, kept.created));
+        assert!(!topics.is_saved(topics.snapshot().0));
+        assert_eq!(topics.snapshot().1.data_version, version);
+        topics.replace(version, BTreeMap::new());
+        assert!(topics.shape("new").is_some(), "of the same version, it is the same table");
     }
 
     #[test]

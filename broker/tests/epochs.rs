@@ -8,25 +8,11 @@ use remoting::{
     LogEpoch, PullMessageRequestHeader, QueryConsumerOffsetRequestHeader, QueryConsumerOffsetResponseHeader, Request,
     Response, ResponseCode, UpdateConsumerOffsetRequestHeader,
 };
-use stage::{Caller, Pulled, TIMEOUT, config, pull_from, run, send_to, waiting};
+use stage::{Caller, Pulled, TIMEOUT, config, copy_dir, pull_from, run, send_to, waiting};
 use staticfire_broker::Broker;
 
 /// An epoch of no log.
 const STRANGE: LogEpoch = LogEpoch(7);
-
-/// What a kill leaves of the directory of a running broker.
-fn copy_dir(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let to = to.join(entry.file_name());
-        if entry.path().is_dir() {
-            copy_dir(&entry.path(), &to);
-        } else {
-            fs::copy(entry.path(), to).unwrap();
-        }
-    }
-}
 
 async fn send(caller: &Caller, bodies: &[&str]) {
     for body in bodies {

@@ -6,10 +6,13 @@ use std::{path::Path, time::Duration};
 
 use host::Host;
 use remoting::{
-    ConsumerSendMsgBackRequestHeader, CreateTopicRequestHeader, EndTransactionRequestHeader, PullMessageRequestHeader,
-    QueryConsumerOffsetRequestHeader, Request, ResponseCode, UpdateConsumerOffsetRequestHeader,
+    ConsumerSendMsgBackRequestHeader, CreateTopicRequestHeader, EndTransactionRequestHeader,
+    GetAllSubscriptionGroupRequestHeader, GetAllTopicConfigRequestHeader, NoHeader, PullMessageRequestHeader,
+    QueryConsumerOffsetRequestHeader, QueryConsumerOffsetResponseHeader, Request, ResponseCode,
+    UpdateConsumerOffsetRequestHeader,
+    body::{Body, ConsumerOffsetTable},
 };
-use stage::{Caller, Names, Pulled, config, pull_from, run, send_to, waiting};
+use stage::{Caller, Names, Pulled, config, copy_dir, pull_from, run, send_to, waiting};
 use staticfire_broker::{Broker, BrokerConfig};
 
 const COUNT: i64 = 5;
@@ -245,5 +248,114 @@ fn master_sends_who_lags_far_behind_to_the_slave_that_the_group_names() {
             assert_eq!(told(&caller.pull(one).await), (ResponseCode::SUCCESS, 1, suggested));
             broker.shutdown().await.unwrap();
         }
+    });
+}
+
+/// What replicas copy, as one broker tells it.
+async fn tables(caller: &Caller) -> Vec<bytes::Bytes> {
+    let topics = GetAllTopicConfigRequestHeader { topic_seq: None, data_version: None, max_topic_num: None };
+    let groups = GetAllSubscriptionGroupRequestHeader { group_seq: None, data_version: None, max_group_num: None };
+    let requests = [
+        Request::GetAllTopicConfig(topics),
+        Request::GetAllConsumerOffset(NoHeader),
+        Request::GetAllSubscriptionGroupConfig(groups),
+        Request::GetAllMessageRequestMode(NoHeader),
+        Request::GetAllDelayOffset(NoHeader),
+    ];
+    let mut tables = Vec::new();
+    for request in requests {
+        let answer = caller.ask(request, "").await;
+        assert_eq!(answer.code, ResponseCode::SUCCESS);
+        tables.push(answer.body_bytes());
+    }
+    tables
+}
+
+/// A master with something in every table: topics, groups, offsets, delayed messages, modes.
+async fn busy_master(folder: &Path) -> (Broker, Caller) {
+    std::fs::create_dir_all(folder.join("config")).unwrap();
+    let mode = r#"{"messageRequestModeMap":{"t":{"g":{"topic":"t","consumerGroup":"g","mode":"POP"}}}}"#;
+    std::fs::write(folder.join("config/messageRequestMode.json"), mode).unwrap();
+    let broker = Broker::start(config(folder, "messageDelayLevel=1s 1h")).await.unwrap();
+    let caller = Caller::new(broker.local_addr());
+    assert_eq!(caller.ask(Request::UpdateAndCreateTopic(new_topic("made")), "").await.code, ResponseCode::SUCCESS);
+    assert_eq!(caller.beat("c1", "g", "t").await.code, ResponseCode::SUCCESS);
+    assert_eq!(caller.send(send_to("t", &[("DELAY", "1")]), "later").await.code, ResponseCode::SUCCESS);
+    assert_eq!(caller.pull(waiting(pull_from("t", 0), stage::TIMEOUT)).await.bodies(), ["later"]);
+    assert_eq!(caller.ask(commit(1), "").await.code, ResponseCode::SUCCESS);
+    (broker, caller)
+}
+
+#[test]
+fn slave_has_the_tables_of_its_master_and_keeps_them() {
+    run(|host, folder| async move {
+        let (master, asked) = busy_master(&folder.path().join("master")).await;
+        let names = Names::start().await;
+        names.set_master(Some(&asked.address.to_string()));
+        let empty = folder.path().join("slave");
+        let (slave, caller) = start(&empty, &names.setting()).await;
+        let of_master = tables(&asked).await;
+        while tables(&caller).await[..4] != of_master[..4] {
+            host.sleep(Duration::from_millis(10)).await;
+        }
+        // Its log lacks what was delivered, so the delayed message does not count as delivered here.
+        let progress = String::from_utf8(tables(&caller).await[4].to_vec()).unwrap();
+        assert!(progress.contains(r#""offsetTable":{}"#), "{progress}");
+        slave.shutdown().await.unwrap();
+        let offsets = std::fs::read_to_string(empty.join("config/consumerOffset.json")).unwrap();
+        assert!(offsets.contains("\"t@g\": {\n      \"0\": 1\n"), "{offsets}");
+        names.set_master(None);
+        let (slave, caller) = start(&empty, &names.setting()).await;
+        assert!(tables(&caller).await[2..4] == of_master[2..4], "they are in its files");
+        slave.shutdown().await.unwrap();
+        master.shutdown().await.unwrap();
+    });
+}
+
+#[test]
+fn progress_of_delayed_messages_is_taken_when_the_log_is_there() {
+    run(|host, folder| async move {
+        let at = |name: &str| folder.path().join(name);
+        let (master, _) = busy_master(&at("master")).await;
+        master.shutdown().await.unwrap();
+        copy_dir(&at("master"), &at("slave"));
+        std::fs::remove_file(at("slave").join("config/delayOffset.json")).unwrap();
+        let _ = std::fs::remove_file(at("slave").join("config/delayOffset.json.bak"));
+        let master = Broker::start(config(&at("master"), "messageDelayLevel=1s 1h")).await.unwrap();
+        let asked = Caller::new(master.local_addr());
+        let names = Names::start().await;
+        names.set_master(Some(&asked.address.to_string()));
+        let (slave, caller) = start(&at("slave"), &format!("messageDelayLevel=1s 1h\n{}", names.setting())).await;
+        while tables(&caller).await != tables(&asked).await {
+            host.sleep(Duration::from_millis(10)).await;
+        }
+        let progress = String::from_utf8(tables(&caller).await[4].to_vec()).unwrap();
+        assert!(progress.contains(r#""offsetTable":{1:1}"#), "{progress}");
+        slave.shutdown().await.unwrap();
+        master.shutdown().await.unwrap();
+    });
+}
+
+#[test]
+fn ho11_slave_keeps_what_was_committed_to_it_without_a_master() {
+    run(|host, folder| async move {
+        let at = |name: &str| folder.path().join(name);
+        prime(&at("slave")).await;
+        let names = Names::start().await;
+        let (slave, caller) = start(&at("slave"), &names.setting()).await;
+        assert_eq!(caller.ask(commit(4), "").await.code, ResponseCode::SUCCESS);
+        let (master, asked) = busy_master(&at("master")).await;
+        names.set_master(Some(&asked.address.to_string()));
+        names.registered_again(&host, 1).await;
+        while tables(&caller).await[2] != tables(&asked).await[2] {
+            host.sleep(Duration::from_millis(10)).await;
+        }
+        let kept: QueryConsumerOffsetResponseHeader = caller.ask(query(), "").await.decode().unwrap();
+        assert_eq!(kept.offset, 4, "the master has 1");
+        let table = caller.ask(Request::GetAllConsumerOffset(NoHeader), "").await;
+        let table = ConsumerOffsetTable::decode(&table.body_bytes()).unwrap();
+        assert_eq!(table.sf_committed_alone.unwrap()["t@g"], [0]);
+        slave.shutdown().await.unwrap();
+        master.shutdown().await.unwrap();
     });
 }

@@ -37,6 +37,20 @@ pub fn config(root: &Path, more: &str) -> BrokerConfig {
     config
 }
 
+/// Copies a directory with all that is in it, as a kill would leave it.
+pub fn copy_dir(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy_dir(&entry.path(), &to);
+        } else {
+            std::fs::copy(entry.path(), to).unwrap();
+        }
+    }
+}
+
 /// Runs a test on a node with an empty folder.
 pub fn run<F>(test: impl FnOnce(Host, tempfile::TempDir) -> F)
 where

@@ -125,6 +125,48 @@ bodies! {
         mode: String = "mode" or "PULL",
     }
 
+    /// Who pulls and who pops.
+    MessageRequestModes {
+        /// By topic, then by group.
+        message_request_mode_map: BTreeMap<String, BTreeMap<String, MessageRequestMode>> = "messageRequestModeMap",
+    }
+
+    /// The state of replication at a master or at a slave.
+    HaRuntimeInfo {
+        /// Of a slave.
+        ha_client_runtime_info: HaClientRuntimeInfo = "haClientRuntimeInfo",
+        /// Of a master: one for each connected slave.
+        ha_connection_info: Vec<HaConnectionRuntimeInfo> = "haConnectionInfo",
+        in_sync_slave_nums: i32 = "inSyncSlaveNums",
+        master: bool = "master",
+        /// Of a master.
+        master_commit_log_max_offset: i64 = "masterCommitLogMaxOffset",
+    }
+
+    /// The replication of a slave. Times are milliseconds since 1970, 0 for never.
+    HaClientRuntimeInfo {
+        last_read_timestamp: i64 = "lastReadTimestamp",
+        last_write_timestamp: i64 = "lastWriteTimestamp",
+        /// `host:port` of the master's port for replicas, if it is known.
+        master_addr: Option<String> = "masterAddr",
+        master_flush_offset: i64 = "masterFlushOffset",
+        /// The end of the slave's log.
+        max_offset: i64 = "maxOffset",
+        transferred_byte_in_second: i64 = "transferredByteInSecond",
+    }
+
+    /// The replication to one slave, as its master sees it.
+    HaConnectionRuntimeInfo {
+        /// `ip:port` of the slave's end.
+        addr: Option<String> = "addr",
+        /// Bytes that the slave has not confirmed.
+        diff: i64 = "diff",
+        in_sync: bool = "inSync",
+        slave_ack_offset: i64 = "slaveAckOffset",
+        transfer_from_where: i64 = "transferFromWhere",
+        transferred_byte_in_second: i64 = "transferredByteInSecond",
+    }
+
     /// Whether a group pulls or pops a topic.
     MessageRequestMode {
         consumer_group: String = "consumerGroup",

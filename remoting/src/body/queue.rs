@@ -108,6 +108,10 @@ bodies! {
     ConsumerOffsetTable {
         data_version: Option<super::DataVersion> = "dataVersion",
         offset_table: BTreeMap<String, BTreeMap<i32, i64>> = "offsetTable",
+        /// A field of our own: queues by `topic@group` whose offsets were committed to this slave while it had no
+        /// master, and which its master may not have. The reference ignores it.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        sf_committed_alone: Option<BTreeMap<String, Vec<i32>>> = "sfCommittedAlone",
     }
 
     /// How far each delay level is: queue offset by level.
