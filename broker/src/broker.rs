@@ -26,6 +26,7 @@ use crate::{
     commits::Commits,
     config::{BrokerConfig, Refusal, Role},
     delayed::DelayedMessages,
+    group_check::{GroupCheck, Rival},
     group_master::GroupMaster,
     groups::{self, Groups, Unknown},
     identity::Identity,
@@ -75,6 +76,14 @@ pub enum StartError {
     /// An address to listen on cannot be had.
     #[error(transparent)]
     Listen(#[from] ListenError),
+    /// A group has one master, and another broker is that of this group already.
+    #[error("the group `{group}` has a master, which answers at {address}: stop it, or start this one as a slave")]
+    MasterLives {
+        /// The name of the group.
+        group: String,
+        /// Where the other one answers.
+        address: String,
+    },
     /// A setting that this broker cannot work with.
     #[error("{key} = `{value}`: {problem}")]
     Setting {
@@ -158,6 +167,9 @@ impl Broker {
     ) -> Result<Broker, StartError> {
         let identity = Arc::new(Identity::new(config.advertised_ip(), config.port));
         let tables = Arc::new(Tables::load(&host, &config, &store, &identity).await?);
+        if config.role.is_master() {
+            check_group(&host, &config, &tables, &identity).await?;
+        }
         let master = Arc::new(GroupMaster::new(config.replication.master_address.clone()));
         let replicas = Replicas::new(&host, &config, &store, &master);
         let parts = Parts::new(&host, &config, &tables, &identity, &Arc::new(epochs), &replicas);
@@ -246,6 +258,25 @@ fn tell_role(config: &BrokerConfig) {
             Some(_) => {}
         }
     }
+}
+
+/// What a master asks its group before it serves.
+async fn check_group(
+    host: &Host,
+    config: &Arc<BrokerConfig>,
+    tables: &Tables,
+    identity: &Identity,
+) -> Result<(), StartError> {
+    let check = GroupCheck {
+        host: host.clone(),
+        config: Arc::clone(config),
+        store: Arc::clone(&tables.store),
+        offsets: Arc::clone(&tables.offsets),
+        client: TableCopy::client(),
+    };
+    let own = identity.address().to_string();
+    let rival = check.run(&own).await.err();
+    rival.map_or(Ok(()), |Rival { address }| Err(StartError::MasterLives { group: config.name.clone(), address }))
 }
 
 fn unknown_groups(config: &BrokerConfig) -> Unknown {
@@ -420,7 +451,7 @@ impl Parts {
                 groups: Arc::clone(groups),
                 offsets: Arc::clone(offsets),
             },
-            reports: reports(host, config, tables, clients),
+            reports: reports(host, config, tables, clients, &replicas.master),
         };
         Parts { router, sessions }
     }
@@ -469,7 +500,13 @@ fn lookups(
     }
 }
 
-fn reports(host: &Host, config: &Arc<BrokerConfig>, tables: &Tables, clients: Arc<Clients<Peer>>) -> Reports {
+fn reports(
+    host: &Host,
+    config: &Arc<BrokerConfig>,
+    tables: &Tables,
+    clients: Arc<Clients<Peer>>,
+    master: &Arc<GroupMaster>,
+) -> Reports {
     Reports {
         host: host.clone(),
         config: Arc::clone(config),
@@ -480,6 +517,7 @@ fn reports(host: &Host, config: &Arc<BrokerConfig>, tables: &Tables, clients: Ar
         clients,
         delayed: Arc::clone(&tables.delayed),
         modes: Arc::clone(&tables.modes),
+        master: Arc::clone(master),
         started: host.now(),
         started_ms: host.wall_ms(),
     }

@@ -119,6 +119,16 @@ impl Role {
     }
 }
 
+impl std::fmt::Display for Role {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Role::AsyncMaster => "ASYNC_MASTER",
+            Role::SyncMaster => "SYNC_MASTER",
+            Role::Slave => "SLAVE",
+        })
+    }
+}
+
 impl Default for BrokerConfig {
     fn default() -> BrokerConfig {
         BrokerConfig {

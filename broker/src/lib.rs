@@ -18,6 +18,7 @@ mod commits;
 mod config;
 mod delayed;
 mod failure;
+mod group_check;
 mod group_master;
 mod groups;
 mod identity;

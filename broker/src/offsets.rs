@@ -131,6 +131,34 @@ impl ConsumerOffsets {
         *version = copied.version;
     }
 
+    /// Takes over the offsets of a slave that were committed to it while it had no master, where they are larger than
+    /// those here, but none beyond the end of its queue, as `end` tells it. Says how many there were.
+    ///
+    /// Source: `spec/replication.md` HO11.
+    pub(crate) fn take_alone(
+        &self,
+        slave: ConsumerOffsetTable,
+        now_ms: i64,
+        end: impl Fn(&str, u32) -> QueueOffset,
+    ) -> usize {
+        let slave = ConsumerOffsets::new(slave, self.step).inner.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut taken = 0;
+        for (topic, groups) in &slave.alone {
+            for (group, queues) in groups {
+                for queue in queues {
+                    let at = GroupQueue { group, topic, queue: *queue };
+                    let offset = slave.table.get(topic).and_then(|groups| groups.get(group)?.get(queue));
+                    let Some(offset) = offset.map(|offset| (*offset).min(end(topic, *queue))) else { continue };
+                    if self.get(at).is_none_or(|own| own < offset) {
+                        self.commit(at, offset, now_ms);
+                        taken += 1;
+                    }
+                }
+            }
+        }
+        taken
+    }
+
     /// The offset of a queue, if the group ever committed one.
     pub(crate) fn get(&self, at: GroupQueue<'_>) -> Option<QueueOffset> {
         self.lock().table.get(at.topic)?.get(at.group)?.get(&at.queue).copied()
@@ -317,6 +345,23 @@ mod tests {
         // From now on the master decides again.
         offsets.put_over(copied(&[(0, 2), (1, 1)]));
         assert_eq!([0, 1].map(|queue| offsets.get(at(queue)).unwrap().0), [2, 1]);
+    }
+
+    #[test]
+    fn ho11_master_takes_over_what_only_a_slave_was_told() {
+        let slave = ConsumerOffsets::new(ConsumerOffsetTable::default(), 500);
+        for queue in 0..4 {
+            slave.commit_alone(at(queue), QueueOffset(7), 1);
+        }
+        slave.commit(at(4), QueueOffset(7), 1);
+        let master = ConsumerOffsets::new(ConsumerOffsetTable::default(), 500);
+        master.commit(at(0), QueueOffset(5), 1);
+        master.commit(at(1), QueueOffset(9), 1);
+        let end = |_: &str, queue| QueueOffset(if queue == 3 { 6 } else { 20 });
+        assert_eq!(master.take_alone(slave.snapshot(), 1, end), 3);
+        let offset = |queue| master.get(at(queue)).map(|offset| offset.0);
+        assert_eq!([0, 1, 2, 3, 4].map(offset), [Some(7), Some(9), Some(7), Some(6), None]);
+        assert_eq!(master.snapshot().sf_committed_alone, None, "they are the master's now");
     }
 
     #[test]

@@ -8,8 +8,8 @@ use remoting::{
     GetBrokerConfigResponseHeader, GetConsumeStatsRequestHeader, GetTopicConfigRequestHeader, Peer, Response,
     ResponseCode, TopicRequestHeader,
     body::{
-        Body, Connection, ConsumeStats, ConsumerConnection, DataVersion, GroupList, KvTable, MessageQueue,
-        OffsetWrapper, ProducerConnection, TopicOffset, TopicStatsTable,
+        Body, Connection, ConsumeStats, ConsumerConnection, DataVersion, GroupList, HaClientRuntimeInfo, HaRuntimeInfo,
+        KvTable, MessageQueue, OffsetWrapper, ProducerConnection, TopicOffset, TopicStatsTable,
     },
 };
 use store::{Figures, Rates, Store};
@@ -18,6 +18,7 @@ use crate::{
     clients::{Client, Clients},
     config::BrokerConfig,
     delayed::DelayedMessages,
+    group_master::GroupMaster,
     groups::Groups,
     offsets::{ConsumerOffsets, GroupQueue},
     pull::wire,
@@ -36,6 +37,7 @@ pub(crate) struct Reports {
     pub(crate) clients: Arc<Clients<Peer>>,
     pub(crate) delayed: Arc<DelayedMessages>,
     pub(crate) modes: Arc<RequestModes>,
+    pub(crate) master: Arc<GroupMaster>,
     pub(crate) started: Mono,
     pub(crate) started_ms: i64,
 }
@@ -181,6 +183,19 @@ impl Reports {
         Response::success().with_body(GroupList { group_list: groups }.encode())
     }
 
+    /// The state of replication: where the log of a slave ends and what it follows, or where that of a master ends.
+    pub(crate) fn replication(&self) -> Response {
+        let end = i64::try_from(self.store.max_phy().0).unwrap_or(i64::MAX);
+        let status = if self.config.role.is_master() {
+            HaRuntimeInfo { master: true, master_commit_log_max_offset: end, ..HaRuntimeInfo::default() }
+        } else {
+            let master_addr = self.master.watch_replication().borrow().clone();
+            let slave = HaClientRuntimeInfo { max_offset: end, master_addr, ..HaClientRuntimeInfo::default() };
+            HaRuntimeInfo { ha_client_runtime_info: slave, ..HaRuntimeInfo::default() }
+        };
+        Response::success().with_body(status.encode())
+    }
+
     /// Figures by the names that tools look for. Source: `spec/protocol.md` 12.3.
     pub(crate) fn runtime(&self) -> Response {
         let disk = self.store.disk_use().map_or_else(
@@ -192,6 +207,8 @@ impl Reports {
             ("brokerVersion", remoting::Version::CURRENT.0.to_string()),
             ("brokerActive", "true".to_owned()),
             ("bootTimestamp", self.started_ms.to_string()),
+            ("brokerRole", self.config.role.to_string()),
+            ("brokerId", self.config.broker_id().to_string()),
             ("runtime", run_time(self.host.now().since(self.started).as_secs())),
             ("startAcceptSendRequestTimeStamp", self.config.accept_sends_from_ms.to_string()),
             ("commitLogMinOffset", self.store.min_phy().to_string()),

@@ -132,6 +132,7 @@ impl Router {
             Request::GetSubscriptionGroupConfig(header) => self.reports.group(&header.group),
             Request::GetBrokerConfig(_) => self.reports.settings(),
             Request::GetBrokerRuntimeInfo(_) => self.reports.runtime(),
+            Request::GetBrokerHaStatus(_) => self.reports.replication(),
             Request::GetTopicStatsInfo(header) => self.reports.topic_stats(header),
             Request::GetConsumeStats(header) => self.reports.consume_stats(header),
             Request::GetConsumerConnectionList(header) => self.reports.consumers(&header.consumer_group),

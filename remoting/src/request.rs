@@ -329,7 +329,7 @@ requests! {
         (KvConfigRequestHeader, Empty) -> (NoHeader, Empty) [Admin => Namesrv] V4_9_8;
     /// Asks for all brokers.
     GetBrokerClusterInfo = 106 GET_BROKER_CLUSTER_INFO
-        (NoHeader, Empty) -> (NoHeader, Json("ClusterInfo")) [Client Admin => Namesrv] V4_9_8;
+        (NoHeader, Empty) -> (NoHeader, Json("ClusterInfo")) [Client Broker Admin => Namesrv] V4_9_8;
     /// Takes the write permission from a broker's topics.
     WipeWritePermOfBroker = 205 WIPE_WRITE_PERM_OF_BROKER
         (BrokerNameRequestHeader, Empty) -> (WipeWritePermOfBrokerResponseHeader, Empty) [Admin => Namesrv] V4_9_8;
@@ -490,7 +490,7 @@ requests! {
     // ---- queries, section 12.3 ----
     /// Reads the figures of the broker.
     GetBrokerRuntimeInfo = 28 GET_BROKER_RUNTIME_INFO
-        (NoHeader, Empty) -> (NoHeader, Json("KvTable")) [Admin => Broker] V4_9_8;
+        (NoHeader, Empty) -> (NoHeader, Json("KvTable")) [Broker Admin => Broker] V4_9_8;
     /// Reads the offsets of a topic's queues.
     GetTopicStatsInfo = 202 GET_TOPIC_STATS_INFO
         (TopicRequestHeader, Empty) -> (NoHeader, Json("TopicStatsTable")) [Admin => Broker] V4_9_8;
@@ -542,7 +542,7 @@ requests! {
         (GroupRequestHeader, Empty) -> (NoHeader, Json("SubscriptionGroupConfig")) [Admin => Broker] V5_0_0;
     /// Reads the state of replication.
     GetBrokerHaStatus = 907 GET_BROKER_HA_STATUS
-        (NoHeader, Empty) -> (NoHeader, Json("HaRuntimeInfo")) [Admin => Broker] V5_0_0;
+        (NoHeader, Empty) -> (NoHeader, Json("HaRuntimeInfo")) [Broker Admin => Broker] V5_0_0;
     /// Reads the epochs of the log.
     GetBrokerEpochCache = 1007 GET_BROKER_EPOCH_CACHE
         (NoHeader, Empty) -> (NoHeader, Json("EpochEntryCache")) [Admin => Broker] V5_0_0;

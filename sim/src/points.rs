@@ -5,7 +5,7 @@
 use crate::scenario::Kind;
 
 /// Places that code only passes (`host::point!`): a fault can happen on them.
-pub const POINTS: [&str; 42] = [
+pub const POINTS: [&str; 43] = [
     "broker.dead-letter",
     "broker.delayed-delivered",
     "broker.log-epoch-begun",
@@ -17,6 +17,7 @@ pub const POINTS: [&str; 42] = [
     "broker.offsets-loaded",
     "broker.offsets-persisted",
     "broker.pull-held",
+    "broker.slave-ahead",
     "broker.tables-copied",
     "client.message-unreadable",
     "client.position-corrected",

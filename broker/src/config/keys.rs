@@ -30,7 +30,7 @@ static SUPPORTED: &[Key<BrokerConfig>] = &[
     Key { name: "brokerClusterName", field: Text(|c| &mut c.cluster) },
     Key { name: "brokerName", field: Text(|c| &mut c.name) },
     Key { name: "brokerId", field: Other { read: read_id, show: |c| c.id.to_string() } },
-    Key { name: "brokerRole", field: Other { read: read_role, show: show_role } },
+    Key { name: "brokerRole", field: Other { read: read_role, show: |c| c.role.to_string() } },
     Key {
         name: "haMasterAddress",
         field: Other { read: replication::read_master_address, show: replication::show_master_address },
@@ -247,15 +247,6 @@ fn read_role(config: &mut BrokerConfig, text: &str) -> Result<(), String> {
         _ => return Err("ASYNC_MASTER, SYNC_MASTER or SLAVE".to_owned()),
     };
     Ok(())
-}
-
-fn show_role(config: &BrokerConfig) -> String {
-    match config.role {
-        Role::AsyncMaster => "ASYNC_MASTER",
-        Role::SyncMaster => "SYNC_MASTER",
-        Role::Slave => "SLAVE",
-    }
-    .to_owned()
 }
 
 fn read_id(config: &mut BrokerConfig, text: &str) -> Result<(), String> {

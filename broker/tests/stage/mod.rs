@@ -16,7 +16,7 @@ use message::StoredMessage;
 use remoting::{
     Client, ClientConfig, Handler, Inbound, NoHeader, Peer, PullMessageRequestHeader, PullMessageResponseHeader,
     RegisterBrokerResponseHeader, Reply, Request, Response, SendMessageRequestHeader, Server, ServerConfig,
-    body::{Body, BrokerMemberGroup, ConsumerData, GetBrokerMemberGroupResponse, HeartbeatData, SubscriptionData},
+    body::{Body, BrokerData, ClusterInfo, ConsumerData, HeartbeatData, SubscriptionData},
     settings::read_properties,
 };
 use staticfire_broker::{Broker, BrokerConfig};
@@ -206,7 +206,7 @@ pub struct Names {
 pub struct Told {
     /// Addresses of the master, for requests and for replicas.
     pub master: Mutex<Option<(String, String)>>,
-    /// The members of every group, by id.
+    /// The members of the group `broker-a`, by id.
     pub members: Mutex<BTreeMap<i64, String>>,
     /// Ids and addresses that registered.
     pub registered: Mutex<Vec<(i64, String)>>,
@@ -253,13 +253,15 @@ impl Handler for Told {
                 let (master_addr, ha_server_addr) = self.master.lock().unwrap().clone().unzip();
                 Response::success().with_header(&RegisterBrokerResponseHeader { ha_server_addr, master_addr }).into()
             }
-            Request::GetBrokerMemberGroup(header) => {
-                let broker_member_group = BrokerMemberGroup {
+            Request::GetBrokerClusterInfo(_) => {
+                let group = BrokerData {
                     broker_addrs: self.members.lock().unwrap().clone(),
-                    broker_name: header.broker_name,
-                    cluster: header.cluster_name,
+                    broker_name: "broker-a".to_owned(),
+                    ..BrokerData::default()
                 };
-                Response::success().with_body(GetBrokerMemberGroupResponse { broker_member_group }.encode()).into()
+                let table = BTreeMap::from([(group.broker_name.clone(), group)]);
+                let clusters = ClusterInfo { broker_addr_table: table, ..ClusterInfo::default() };
+                Response::success().with_body(clusters.encode()).into()
             }
             _ => Response::success().into(),
         }
