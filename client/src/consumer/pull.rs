@@ -120,6 +120,8 @@ async fn turn(context: &Arc<Context>, owned: &Arc<OwnedQueue>, next: NextPull, u
         Err(ClientError::Broker { code: ResponseCode::FLOW_CONTROL, .. }) => FLOW_CONTROL_DELAY,
         Err(error) => {
             debug!(queue = %owned.queue, %error, "pull failed");
+            // The broker that was suggested may be one that nobody can read, or may be gone.
+            owned.pull_from.store(MASTER, Ordering::Relaxed);
             retry
         }
     }

@@ -62,6 +62,10 @@ struct State {
     refuse_send_back: bool,
     retry_copies: Vec<SendMessageRequestHeader>,
     sends: Vec<SendMessageRequestHeader>,
+    pulls: Vec<PullMessageRequestHeader>,
+    /// The broker to pull from next, as every answer says.
+    suggested: i64,
+    refuse_pulls: bool,
 }
 
 impl State {
@@ -95,15 +99,16 @@ pub struct Fake {
     queues: i32,
     state: Mutex<State>,
     grown: Arc<Notify>,
-    /// All brokers of the cluster, for routes.
-    cluster: Mutex<Vec<(String, SocketAddr)>>,
+    /// All brokers of the cluster, for routes: addresses by id, by name.
+    cluster: Mutex<BTreeMap<String, BTreeMap<i64, String>>>,
 }
 
-/// Starts brokers with these names; each also answers for routes. Gives back their servers, which must be kept.
+/// Starts brokers with these names, `a/1` for a slave of the group `a`; each also answers for routes. Gives back their servers, which must be kept.
 pub async fn cluster(names: &[&str], queues: i32) -> (Vec<Arc<Fake>>, Vec<Server>, Vec<String>) {
     let mut fakes = Vec::new();
     let mut servers = Vec::new();
     let mut addrs = Vec::new();
+    let mut groups: BTreeMap<String, BTreeMap<i64, String>> = BTreeMap::new();
     for name in names {
         let fake = Arc::new(Fake {
             name: (*name).to_owned(),
@@ -115,15 +120,17 @@ pub async fn cluster(names: &[&str], queues: i32) -> (Vec<Arc<Fake>>, Vec<Server
         let handler = Arc::new(Shared(Arc::clone(&fake)));
         let listen: SocketAddr = "127.0.0.1:0".parse().unwrap();
         let server = Server::start(ServerConfig::new([listen]), handler).await.unwrap();
-        addrs.push(((*name).to_owned(), server.local_addrs()[0]));
+        let addr = server.local_addrs()[0].to_string();
+        let (group, id) = name.split_once('/').map_or((*name, 0), |(group, id)| (group, id.parse().unwrap()));
+        groups.entry(group.to_owned()).or_default().insert(id, addr.clone());
+        addrs.push(addr);
         fakes.push(fake);
         servers.push(server);
     }
     for fake in &fakes {
-        *fake.cluster.lock().unwrap() = addrs.clone();
+        *fake.cluster.lock().unwrap() = groups.clone();
     }
-    let name_servers = addrs.iter().map(|(_, addr)| addr.to_string()).collect();
-    (fakes, servers, name_servers)
+    (fakes, servers, addrs)
 }
 
 impl Fake {
@@ -152,6 +159,20 @@ impl Fake {
 
     pub fn stored(&self, topic: &str) -> usize {
         self.state().queues.iter().filter(|((of, _), _)| of == topic).map(|(_, queue)| queue.len()).sum()
+    }
+
+    /// From now on, every answer to a pull suggests this broker for the next.
+    pub fn suggest(&self, id: i64) {
+        self.state().suggested = id;
+    }
+
+    /// From now on it is not read.
+    pub fn refuse_pulls(&self) {
+        self.state().refuse_pulls = true;
+    }
+
+    pub fn pulls(&self) -> Vec<PullMessageRequestHeader> {
+        self.state().pulls.clone()
     }
 
     pub fn sends(&self) -> Vec<SendMessageRequestHeader> {
@@ -299,16 +320,16 @@ impl Fake {
         let route = TopicRouteData {
             broker_datas: cluster
                 .iter()
-                .map(|(name, addr)| BrokerData {
+                .map(|(name, addrs)| BrokerData {
                     broker_name: name.clone(),
                     cluster: "c".to_owned(),
-                    broker_addrs: BTreeMap::from([(0, addr.to_string())]),
+                    broker_addrs: addrs.clone(),
                     ..BrokerData::default()
                 })
                 .collect(),
             queue_datas: cluster
-                .iter()
-                .map(|(name, _)| QueueData {
+                .keys()
+                .map(|name| QueueData {
                     broker_name: name.clone(),
                     read_queue_nums: queues,
                     write_queue_nums: queues,
@@ -367,7 +388,7 @@ impl Fake {
             (ResponseCode::SUCCESS, to as i64, entries[from..to].to_vec())
         };
         let fields = PullMessageResponseHeader {
-            suggest_which_broker_id: 0,
+            suggest_which_broker_id: state.suggested,
             next_begin_offset: next,
             min_offset: state.min,
             max_offset: max,
@@ -415,6 +436,10 @@ impl Handler for Shared {
             }
             Request::SendMessageV2(header) | Request::SendBatchMessage(header) => fake.send(header, &inbound.body),
             Request::PullMessage(header) => {
+                fake.state().pulls.push(header.clone());
+                if fake.state().refuse_pulls {
+                    return Response::failure(ResponseCode::SYSTEM_BUSY, "refused by the test").into();
+                }
                 if header.sys_flag & 1 != 0 {
                     let PullMessageRequestHeader { consumer_group: group, topic, queue_id, commit_offset, .. } =
                         &header;
