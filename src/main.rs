@@ -13,6 +13,7 @@ mod bench;
 mod files;
 mod logs;
 mod output;
+mod promote;
 mod servers;
 #[cfg(feature = "sim")]
 mod stand;
@@ -45,6 +46,8 @@ enum Command {
     Bench(bench::BenchCommand),
     /// Look at the files of a store
     Store(store_files::StoreArguments),
+    /// Change the role of a broker
+    Admin(promote::AdminArguments),
     /// Serve as a RocketMQ name server
     #[command(after_help = "Example:\n  staticfire namesrv -c namesrv.conf")]
     Namesrv(servers::NamesrvArguments),
@@ -70,6 +73,7 @@ fn main() -> ExitCode {
         Command::Stand(command) => stand::main(command),
         Command::Bench(arguments) => bench::main(arguments),
         Command::Store(arguments) => store_files::main(&arguments),
+        Command::Admin(arguments) => promote::main(&arguments),
         Command::Namesrv(arguments) => servers::namesrv(arguments),
         Command::Broker(arguments) => servers::broker(arguments),
     }

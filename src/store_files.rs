@@ -99,7 +99,7 @@ fn range(text: &str) -> Result<Range<u64>, String> {
 }
 
 /// A store in a directory.
-struct Directory<'a>(&'a Path);
+pub struct Directory<'a>(pub &'a Path);
 
 impl AuditSource for Directory<'_> {
     fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
@@ -170,10 +170,17 @@ fn open(place: &Place) -> Result<(Directory<'_>, AuditOptions), Failure> {
             format!("{root} holds no directory commitlog: name the root of a store, or its broker's configuration");
         return Err(message.into());
     }
-    if names.iter().any(|name| name == "lock") && host::real::is_locked(&place.root.join("lock"))? {
-        return Err(format!("a broker has {root} open: stop it, or copy the directory").into());
-    }
+    refuse_if_open(&source)?;
     Ok((source, options))
+}
+
+/// Nobody may look at a store that a broker has open.
+pub fn refuse_if_open(source: &Directory<'_>) -> Result<(), Failure> {
+    let names = source.list(Path::new(""))?;
+    if names.iter().any(|entry| entry.name == "lock") && host::real::is_locked(&source.0.join("lock"))? {
+        return Err(format!("a broker has {} open: stop it, or copy the directory", source.0.display()).into());
+    }
+    Ok(())
 }
 
 fn check(arguments: &CheckArguments) -> Result<ExitCode, Failure> {

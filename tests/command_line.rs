@@ -42,6 +42,24 @@ impl Running {
     }
 }
 
+impl Running {
+    /// Starts a name server, and gives the address it listens on.
+    fn namesrv(config: &Path) -> (Running, String) {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_staticfire"))
+            .arg("namesrv")
+            .arg("-c")
+            .arg(config)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let address = line.strip_prefix("name server listens on ").expect("it listens").trim_end().to_owned();
+        (Running(child), address)
+    }
+}
+
 impl Drop for Running {
     fn drop(&mut self) {
         self.0.kill().expect("it is ours");
@@ -75,6 +93,7 @@ fn every_command_has_an_example_in_its_help() {
         &["bench"],
         &["store", "check"],
         &["store", "dump"],
+        &["admin", "promote"],
         &["namesrv"],
         &["broker"],
     ] {
@@ -122,6 +141,94 @@ fn the_configuration_in_force_is_printed_and_reads_back() {
     std::fs::write(&again, &text).unwrap();
     let again = staticfire(&["broker", "-c", again.to_str().unwrap(), "-p"]);
     assert_eq!(String::from_utf8(again.stdout).unwrap(), text);
+}
+
+/// Masters and slaves of the example, whose ports and those beside them differ.
+#[test]
+fn the_example_cluster_is_configured_for_one_machine() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/2m-2s-sync");
+    let printed = |role: &str, name: &str| {
+        let file = folder.join(name);
+        let output = staticfire(&[role, "-c", file.to_str().unwrap(), "-p"]);
+        assert!(output.status.success() && output.stderr.is_empty(), "{name}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let value = |text: &str, key: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+        line.unwrap_or_else(|| panic!("no {key}")).to_owned()
+    };
+    let mut ports = vec![value(&printed("namesrv", "namesrv.conf"), "listenPort").parse::<u16>().unwrap()];
+    for (name, group, role, id) in [
+        ("broker-a.conf", "broker-a", "SYNC_MASTER", "0"),
+        ("broker-a-s.conf", "broker-a", "SLAVE", "1"),
+        ("broker-b.conf", "broker-b", "SYNC_MASTER", "0"),
+        ("broker-b-s.conf", "broker-b", "SLAVE", "1"),
+    ] {
+        let text = printed("broker", name);
+        assert_eq!(
+            [value(&text, "brokerName"), value(&text, "brokerRole"), value(&text, "brokerId")],
+            [group, role, id]
+        );
+        let port = value(&text, "listenPort").parse::<u16>().unwrap();
+        ports.extend([port - 2, port, port + 1]);
+    }
+    let count = ports.len();
+    ports.sort_unstable();
+    ports.dedup();
+    assert_eq!(ports.len(), count);
+}
+
+#[test]
+fn promotion_says_what_may_be_lost_and_changes_two_lines_when_it_is_told_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let slave = config(folder.path(), "slave", "brokerRole=SLAVE\nbrokerId=3");
+    let file = slave.to_str().unwrap();
+    let said = |arguments: &[&str]| staticfire(&[&["admin", "promote", "-c", file], arguments].concat());
+    {
+        let _running = Running::broker(&slave);
+        let line = one_line(&said(&["--yes"]));
+        assert!(line.contains("a broker has ") && line.contains("stop it"), "{line}");
+    }
+    let before = std::fs::read_to_string(&slave).unwrap();
+    let output = said(&[]);
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    for part in ["nobody knows whether the master", "holds no message at all", "is lost", "Nothing was changed"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert_eq!(std::fs::read_to_string(&slave).unwrap(), before);
+    let output = said(&["--yes"]);
+    assert!(output.status.success(), "{output:?}");
+    let changed = before.replace("brokerRole=SLAVE\nbrokerId=3", "brokerRole=ASYNC_MASTER\nbrokerId=0");
+    assert_eq!(std::fs::read_to_string(&slave).unwrap(), changed);
+    drop(Running::broker(&slave));
+    assert!(one_line(&said(&[])).contains("brokerRole is ASYNC_MASTER already"));
+}
+
+#[test]
+fn promotion_is_refused_while_the_master_answers() {
+    let folder = tempfile::tempdir().unwrap();
+    let names = folder.path().join("namesrv.conf");
+    let kv = folder.path().join("kv.json");
+    std::fs::write(&names, format!("listenPort=0\nkvConfigPath={}\n", kv.display())).unwrap();
+    let (_names, namesrv) = Running::namesrv(&names);
+    let master = config(folder.path(), "master", &format!("namesrvAddr={namesrv}"));
+    let slave = config(folder.path(), "slave", &format!("namesrvAddr={namesrv}\nbrokerRole=SLAVE\nbrokerId=1"));
+    std::fs::create_dir(folder.path().join("slave")).unwrap();
+    let ask = || staticfire(&["admin", "promote", "-c", slave.to_str().unwrap(), "-n", &namesrv]);
+    let running = Running::broker(&master);
+    let mut told = String::new();
+    for _ in 0..200 {
+        told = String::from_utf8(ask().stderr).unwrap();
+        if told.contains("has a master") {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(told.contains("the group broker-a has a master, which answers at 127.0.0.1:"), "{told}");
+    drop(running);
+    let said = String::from_utf8(ask().stdout).unwrap();
+    assert!(said.contains("No master of broker-a is registered.") || said.contains("does not answer"), "{said}");
 }
 
 #[test]

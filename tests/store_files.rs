@@ -133,3 +133,22 @@ fn what_is_no_store_or_in_use_is_refused_in_one_line() {
         assert_eq!(store(wrong, &root).status.code(), Some(2), "{wrong:?}");
     }
 }
+
+/// `admin promote` looks at the end of a log only, and finds what a look at all of it does.
+#[test]
+fn promotion_says_where_the_log_of_a_slave_ends() {
+    let Some(golden) = golden() else { return };
+    for case in ["clean-exit/store", "killed/store"] {
+        let dir = golden.join(case);
+        let found: Value = serde_json::from_str(out(&store(&["check", "--json"], &dir))).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("slave.conf");
+        let text =
+            format!("storePathRootDir={}\nbrokerRole=SLAVE\nbrokerId=1\nnamesrvAddr=127.0.0.1:1\n", dir.display());
+        std::fs::write(&file, text).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_staticfire"));
+        let said = command.args(["admin", "promote", "-c"]).arg(&file).output().unwrap();
+        let expected = format!("The log of slave 1 ends at {},", found["log"][1]);
+        assert!(out(&said).contains(&expected), "{expected} {}", out(&said));
+    }
+}

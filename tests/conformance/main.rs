@@ -15,7 +15,7 @@ use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use driver::{Driver, Got};
-use servers::Cluster;
+use servers::{Cluster, Maker};
 
 /// How often a group's consumers commit, and a broker writes down what they committed.
 const COMMIT_PERIOD: Duration = Duration::from_secs(5);
@@ -225,6 +225,48 @@ fn mqadmin_finds_messages_by_key_and_by_both_ids() {
     }
 }
 
+/// An Apache slave asks for topics 2 ports below its master's, and for the rest at it; what it cannot read it leaves out.
+#[test]
+fn apache_slave_has_the_tables_of_its_master() {
+    slave_has_the_tables_of_its_master(Maker::Staticfire, Maker::Apache);
+}
+
+#[test]
+fn slave_has_the_tables_of_its_apache_master() {
+    slave_has_the_tables_of_its_master(Maker::Apache, Maker::Staticfire);
+}
+
+/// Topics, groups and offsets that were made at the master are in the slave's files soon.
+fn slave_has_the_tables_of_its_master(master: Maker, slave: Maker) {
+    let Some(mut bench) = Bench::start_of(Some(master), "copied", 3) else { return };
+    bench.driver.run("consume copiers member copied 200");
+    bench.driver.send("copied", "sync", "key", 21, 64);
+    assert_eq!(bench.received(&["member"], 21).len(), 21);
+    bench.driver.run("stop member");
+    let offsets = bench.driver.offsets("copiers", "copied");
+    let committed: Vec<String> =
+        offsets.iter().map(|(queue, offsets)| format!("{queue}:{}", offsets.committed)).collect();
+    let committed = format!("copied@copiers:{{{}}}", committed.join(","));
+
+    bench.cluster.start_slave_of(slave);
+    let began = Instant::now();
+    let missing = |cluster: &Cluster| {
+        let has = |table: &str, text: &str| cluster.slave_table(table).contains(text);
+        let wanted = [
+            ("topics.json", "topicName:copied"),
+            ("topics.json", "topicName:%RETRY%copiers"),
+            ("subscriptionGroup.json", "groupName:copiers"),
+            ("consumerOffset.json", &committed),
+        ];
+        wanted.iter().find(|(table, text)| !has(table, text)).map(|(table, text)| format!("{text} in {table}"))
+    };
+    // Apache's begins to copy after a minute.
+    while let Some(missing) = missing(&bench.cluster) {
+        assert!(began.elapsed() < 3 * PATIENCE, "no {missing}\n{}", bench.cluster.logs());
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
 /// A cluster of one name server and one broker with one topic, and the Java client that works on it.
 struct Bench {
     // Dropped in this order: the client would otherwise spend its last seconds looking for the servers.
@@ -235,8 +277,13 @@ struct Bench {
 impl Bench {
     /// `None` if Java or Maven is missing, after saying so; in CI that is a failure.
     fn start(topic: &str, queues: u32) -> Option<Bench> {
+        Bench::start_of(None, topic, queues)
+    }
+
+    /// With servers of this maker.
+    fn start_of(maker: Option<Maker>, topic: &str, queues: u32) -> Option<Bench> {
         let java = driver::Java::find()?;
-        let mut cluster = Cluster::new(java);
+        let mut cluster = maker.map_or_else(|| Cluster::new(java), |maker| Cluster::of(java, maker));
         cluster.start_namesrv();
         cluster.start_broker();
         let driver = Driver::start(java, &cluster.namesrv_address(), cluster.folder());

@@ -25,41 +25,53 @@ pub enum Maker {
     Apache,
 }
 
-/// One name server and one broker. They end with it.
+/// One name server, one broker, and if need be a slave of it. They end with it.
 pub struct Cluster {
     java: &'static Java,
     maker: Maker,
     folder: TempDir,
     namesrv_port: u16,
     broker_port: u16,
+    slave_port: u16,
     namesrv: Option<Child>,
     broker: Option<Child>,
+    slave: Option<Child>,
 }
 
 impl Cluster {
+    /// Of the maker that `STATICFIRE_CONFORMANCE` names, ours without it.
     pub fn new(java: &'static Java) -> Cluster {
         let maker = match std::env::var("STATICFIRE_CONFORMANCE").as_deref() {
             Err(_) | Ok("staticfire") => Maker::Staticfire,
             Ok("apache") => Maker::Apache,
             Ok(other) => panic!("STATICFIRE_CONFORMANCE is `staticfire` or `apache`, not `{other}`"),
         };
-        let [namesrv_port, broker_port, ha_port] = free_ports();
+        Cluster::of(java, maker)
+    }
+
+    pub fn of(java: &'static Java, maker: Maker) -> Cluster {
+        let [namesrv_port, broker_port, slave_port] = free_ports();
         let folder = TempDir::with_prefix("staticfire-conformance-").unwrap();
         let at = folder.path().display();
         let namesrv = format!(
             "listenPort={namesrv_port}\nbindAddress=127.0.0.1\nkvConfigPath={at}/namesrv/kvConfig.json\n\
              configStorePath={at}/namesrv/namesrv.properties\n"
         );
-        let broker = format!(
-            "brokerName={BROKER_NAME}\nbrokerClusterName=conformance\nbrokerId=0\nlistenPort={broker_port}\n\
-             bindAddress=127.0.0.1\nbrokerIP1=127.0.0.1\nbrokerIP2=127.0.0.1\nhaListenPort={ha_port}\n\
-             storePathRootDir={at}/store\nstorePathCommitLog={at}/store/commitlog\n\
-             mappedFileSizeCommitLog=1048576\nmappedFileSizeConsumeQueue=6000\nautoCreateTopicEnable=true\n\
-             maxHashSlotNum=1000\nmaxIndexNum=1000\ntimerWheelEnable=false\n"
-        );
+        let broker = |port: u16, store: &str| {
+            format!(
+                "brokerName={BROKER_NAME}\nbrokerClusterName=conformance\nlistenPort={port}\n\
+                 bindAddress=127.0.0.1\nbrokerIP1=127.0.0.1\nbrokerIP2=127.0.0.1\n\
+                 storePathRootDir={at}/{store}\nstorePathCommitLog={at}/{store}/commitlog\n\
+                 mappedFileSizeCommitLog=1048576\nmappedFileSizeConsumeQueue=6000\nautoCreateTopicEnable=true\n\
+                 maxHashSlotNum=1000\nmaxIndexNum=1000\ntimerWheelEnable=false\n"
+            )
+        };
+        let master = broker(broker_port, "store") + "brokerId=0\n";
+        let slave = broker(slave_port, "slave-store") + "brokerId=1\nbrokerRole=SLAVE\n";
         std::fs::write(folder.path().join("namesrv.conf"), namesrv).unwrap();
-        std::fs::write(folder.path().join("broker.conf"), broker).unwrap();
-        Cluster { java, maker, folder, namesrv_port, broker_port, namesrv: None, broker: None }
+        std::fs::write(folder.path().join("broker.conf"), master).unwrap();
+        std::fs::write(folder.path().join("slave.conf"), slave).unwrap();
+        Cluster { java, maker, folder, namesrv_port, broker_port, slave_port, namesrv: None, broker: None, slave: None }
     }
 
     /// The broker is to begin with a copy of this store, whose index files are larger than those of new stores here.
@@ -100,6 +112,20 @@ impl Cluster {
         self.broker = Some(self.start(command, "broker", self.broker_port));
     }
 
+    /// A slave of the broker, with a store of its own.
+    pub fn start_slave_of(&mut self, maker: Maker) {
+        let mut command = self.server(maker, "org.apache.rocketmq.broker.BrokerStartup", "broker");
+        command.args(["-c", "slave.conf", "-n", &self.namesrv_address()]);
+        self.slave = Some(self.start(command, "slave", self.slave_port));
+    }
+
+    /// A file of settings of the slave, without blanks and quotes, which Apache's writes differently; empty if it is not
+    /// there yet.
+    pub fn slave_table(&self, name: &str) -> String {
+        let text = std::fs::read_to_string(self.folder().join("slave-store/config").join(name)).unwrap_or_default();
+        text.chars().filter(|c| !c.is_whitespace() && *c != '"').collect()
+    }
+
     /// Asks the broker to stop, as an operator does, and waits until it has.
     pub fn stop_broker(&mut self) {
         let mut broker = self.broker.take().expect("a broker runs");
@@ -122,7 +148,7 @@ impl Cluster {
     /// What the servers wrote, for the message of a test that failed.
     pub fn logs(&self) -> String {
         let read = |name: &str| std::fs::read_to_string(self.folder().join(name)).unwrap_or_default();
-        ["namesrv.log", "broker.log", "driver.log"]
+        ["namesrv.log", "broker.log", "slave.log", "driver.log"]
             .map(|name| format!("--- {name}\n{}", last_lines(&read(name))))
             .concat()
     }
@@ -157,7 +183,7 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        for server in [&mut self.broker, &mut self.namesrv].into_iter().flatten() {
+        for server in [&mut self.slave, &mut self.broker, &mut self.namesrv].into_iter().flatten() {
             // Already gone is as good.
             server.kill().ok();
             server.wait().ok();
