@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::SystemTime;
@@ -34,7 +34,7 @@ impl Java {
         }
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("conformance");
         let class_path = folder.join("target/classpath");
-        if modified(&class_path) < modified(&folder.join("pom.xml")).max(modified(&driver_source(&folder))) {
+        if modified(&class_path) < modified(&folder.join("pom.xml")).max(newest(&folder.join("src"))) {
             let built = Command::new("mvn")
                 .args(["-B", "-q", "compile", "dependency:build-classpath", "-Dmdep.outputFile=target/classpath"])
                 .current_dir(&folder)
@@ -60,8 +60,13 @@ impl Java {
     }
 }
 
-fn driver_source(folder: &Path) -> PathBuf {
-    folder.join("src/main/java/staticfire/Driver.java")
+/// When the newest file below a folder was written.
+fn newest(folder: &Path) -> SystemTime {
+    let files = std::fs::read_dir(folder).into_iter().flatten().map(|entry| entry.unwrap().path());
+    files
+        .map(|path| if path.is_dir() { newest(&path) } else { modified(&path) })
+        .max()
+        .unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
 /// When a file was written; the beginning of time for a file that is not there.
@@ -187,7 +192,7 @@ impl Driver {
         printed.iter().map(|line| line.strip_prefix("printed ").unwrap_or("")).collect::<Vec<_>>().join("\n")
     }
 
-    fn try_run(&mut self, command: &str) -> Result<Vec<String>, String> {
+    pub fn try_run(&mut self, command: &str) -> Result<Vec<String>, String> {
         writeln!(self.commands, "{command}").unwrap();
         self.answer()
     }

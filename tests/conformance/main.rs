@@ -7,6 +7,7 @@
 #![expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "drives real processes on a real machine")]
 
 mod driver;
+mod replication;
 mod round_trip;
 mod servers;
 

@@ -16,7 +16,7 @@ pub const BROKER_NAME: &str = "broker-a";
 
 /// Longest time a server may take to open its port, or to stop. Apache's took 30 s to start on a machine with more work
 /// than cores.
-const START_OR_STOP: Duration = Duration::from_secs(60);
+pub const START_OR_STOP: Duration = Duration::from_secs(60);
 
 /// Whose servers run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -207,7 +207,7 @@ fn copy(from: &Path, to: &Path) {
 /// Ports that nobody listens on, each given once. They lie below those that the system gives to outgoing connections:
 /// one of them could be taken by a client between this look and the start of the server. The three ports below each stay
 /// free, since Apache's broker listens two below its own as well.
-fn free_ports<const N: usize>() -> [u16; N] {
+pub fn free_ports<const N: usize>() -> [u16; N] {
     static GIVEN: AtomicU32 = AtomicU32::new(0);
     const FIRST: u32 = 20_000;
     const COUNT: u32 = 10_000;
@@ -223,7 +223,7 @@ fn free_ports<const N: usize>() -> [u16; N] {
 }
 
 /// The end of a log, which is where the reason stands.
-fn last_lines(text: &str) -> String {
+pub fn last_lines(text: &str) -> String {
     let lines: Vec<&str> = text.lines().collect();
     lines[lines.len().saturating_sub(60)..].join("\n") + "\n"
 }
