@@ -102,12 +102,18 @@ impl Stats {
         Stats { host: host.clone(), opened: host.now(), inner: Mutex::default() }
     }
 
-    /// One call stored messages.
-    pub(crate) fn put(&self, messages: u64, bytes: u64) {
-        self.count(|counters| {
-            counters.puts += messages;
-            counters.put_bytes += bytes;
-        });
+    /// One call stored messages. `begun` is when it began, if it is answered now. One look at the clock and at the lock:
+    /// both are a part of what a put costs.
+    pub(crate) fn put(&self, messages: u64, bytes: u64, begun: Option<Mono>) {
+        let now = self.host.now();
+        let second = self.second_of(now);
+        let mut inner = self.lock();
+        inner.begin_second(second);
+        inner.counters.puts += messages;
+        inner.counters.put_bytes += bytes;
+        if let Some(begun) = begun {
+            inner.put_took(second, now.since(begun));
+        }
     }
 
     /// One call stored nothing.
@@ -117,11 +123,8 @@ impl Stats {
 
     /// A put that began then has been answered.
     pub(crate) fn put_took(&self, begun: Mono) {
-        let (now, took) = (self.second(), self.host.now().since(begun));
-        let mut inner = self.lock();
-        inner.turn_minute(now);
-        inner.times.add(took);
-        inner.put_max = inner.put_max.max(took);
+        let now = self.host.now();
+        self.lock().put_took(self.second_of(now), now.since(begun));
     }
 
     /// A consumer read.
@@ -168,7 +171,11 @@ impl Stats {
 
     /// Whole seconds since the store was opened.
     fn second(&self) -> u64 {
-        self.host.now().since(self.opened).as_secs()
+        self.second_of(self.host.now())
+    }
+
+    fn second_of(&self, now: Mono) -> u64 {
+        now.since(self.opened).as_secs()
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -177,6 +184,12 @@ impl Stats {
 }
 
 impl Inner {
+    fn put_took(&mut self, second: u64, took: Duration) {
+        self.turn_minute(second);
+        self.times.add(took);
+        self.put_max = self.put_max.max(took);
+    }
+
     fn begin_second(&mut self, now: u64) {
         if self.seconds.back().is_none_or(|(second, _)| *second < now) {
             self.seconds.push_back((now, self.counters));

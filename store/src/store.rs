@@ -284,10 +284,9 @@ impl Store {
     fn count(&self, begun: Mono, put: Result<&[Put], &PutError>) {
         match put {
             Ok(puts) => {
-                self.stats.put(puts.len() as u64, puts.iter().map(|put| u64::from(put.size_bytes)).sum());
-                if self.config.flush_disk_type == FlushDiskType::Async {
-                    self.stats.put_took(begun);
-                }
+                let bytes = puts.iter().map(|put| u64::from(put.size_bytes)).sum();
+                let is_answered = self.config.flush_disk_type == FlushDiskType::Async;
+                self.stats.put(puts.len() as u64, bytes, is_answered.then_some(begun));
             }
             // The caller tries again.
             Err(PutError::FileNotReady) => {}
