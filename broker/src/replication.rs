@@ -124,3 +124,8 @@ impl Stream {
         }
     }
 }
+
+/// Whether the other side is believed whatever it says: a planted bug, as the reference has it (`spec/replication.md` HW01).
+fn believes_all() -> bool {
+    host::mutant!("report-beyond-the-end-counts")
+}

@@ -134,12 +134,12 @@ impl Admin {
         self.core.max_offset(queue).await
     }
 
-    /// The offset that a group has committed for a queue, `None` if it has none.
+    /// The offset that a group has committed for a queue at its master, `None` if it has none.
     ///
     /// # Errors
-    /// Those of asking its broker.
+    /// Those of asking its master, or that there is none.
     pub async fn consumer_offset(&self, group: &str, queue: &MessageQueue) -> Result<Option<QueueOffset>, ClientError> {
-        self.core.query_offset(group, queue).await.map(|stored| stored.offset)
+        self.core.query_offset_of_master(group, queue).await.map(|stored| stored.offset)
     }
 
     /// The message that an offset message id stands for.

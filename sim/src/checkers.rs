@@ -116,6 +116,7 @@ pub fn check(scenario: &Scenario, history: &History) -> Findings {
         commits::commit_regress(&facts, &logs, history),
         routes::route(&facts, scenario, history),
         audits::store_audit(history),
+        audits::replica_equal(history),
         at_the_end("leak", history, |event| match event {
             Event::Grown(what) => Some(what),
             _ => None,

@@ -210,7 +210,7 @@ pub enum Event {
         name_server: String,
         /// The topic.
         topic: String,
-        /// The broker groups that it named.
+        /// The brokers that it named.
         brokers: Vec<String>,
     },
     /// A store appended: the end of its log.
@@ -253,6 +253,12 @@ pub enum Event {
         /// At which offset of the queue of dead letters.
         offset: u64,
     },
+    /// An operator has given the node, a slave, the place of its master.
+    Promoted,
+    /// The audit compared the log of a slave with that of its master: how many bytes both have.
+    Compared(u64),
+    /// The logs of a slave and its master differ: from which byte on, and how.
+    Differs(u64, String),
     /// The audit found something wrong: the file, the byte in it if it is about one, and what.
     Unsound(String, Option<u64>, String),
 }
@@ -298,6 +304,9 @@ impl Event {
             Event::Converged => "converged",
             Event::Audited { .. } => "audited",
             Event::DeadLetter { .. } => "dead-letter",
+            Event::Promoted => "promoted",
+            Event::Compared(_) => "compared",
+            Event::Differs(..) => "differs",
             Event::Unsound(..) => "unsound",
         }
     }
@@ -374,6 +383,8 @@ pub struct History {
     pub nodes: IndexSet<String>,
     /// Queues.
     pub queues: IndexSet<Queue>,
+    /// Slaves that took the place of their master: the record that says so, and who.
+    pub(crate) promotions: Vec<(usize, NodeRef)>,
 }
 
 impl History {
@@ -415,10 +426,26 @@ impl History {
         self.nodes.get_index_of(name).map(node_ref)
     }
 
-    /// The node that holds a queue.
+    /// The node that is the master of the group which holds a queue when record `at` is written.
     #[must_use]
-    pub fn broker_of(&self, queue: QueueRef) -> Option<NodeRef> {
-        self.find_node(&format!("{}/0", self.queue(queue).broker))
+    pub fn broker_of(&self, queue: QueueRef, at: usize) -> Option<NodeRef> {
+        let promotion = self.promotions_of(queue).take_while(|(index, _)| *index <= at).last();
+        promotion.map(|(_, node)| node).or_else(|| self.find_node(&format!("{}/0", self.queue(queue).broker)))
+    }
+
+    /// The promotions of slaves of the group that holds a queue: records and nodes.
+    pub fn promotions_of(&self, queue: QueueRef) -> impl Iterator<Item = (usize, NodeRef)> {
+        let of_group = move |node: NodeRef| {
+            self.node(node).rsplit_once('/').is_some_and(|(group, _)| group == self.queue(queue).broker)
+        };
+        self.promotions.iter().copied().filter(move |(_, node)| of_group(*node))
+    }
+
+    /// Whether a slave of the group that holds a queue was promoted between two records. Then what its master had not
+    /// sent it is gone, and so are offsets that were committed since it copied them.
+    #[must_use]
+    pub fn promoted_between(&self, queue: QueueRef, from: usize, to: usize) -> bool {
+        self.promotions_of(queue).any(|(index, _)| (from..to).contains(&index))
     }
 
     /// The number of a node of this name, made if it is new.
@@ -505,6 +532,9 @@ impl Recorder {
         }
         if let Some(out) = inner.out.as_mut().filter(|_| inner.failed.is_none()) {
             inner.failed = out.write_all(&inner.line).err();
+        }
+        if let (Event::Promoted, Some((node, _))) = (&record.event, record.node) {
+            inner.history.promotions.push((inner.history.records.len(), node));
         }
         inner.history.records.push(record);
     }

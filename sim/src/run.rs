@@ -6,6 +6,7 @@ mod faults;
 mod observer;
 pub(crate) mod pending;
 mod probe;
+mod replicas;
 mod search;
 mod settle;
 mod triggers;
@@ -191,6 +192,7 @@ async fn supervise(cluster: &Arc<Cluster>) {
     let converged =
         cluster.recorder.with(|history| history.records.iter().rev().any(|record| record.event == Event::Converged));
     audit::audit_all(cluster, converged);
+    audit::compare_all(cluster);
     cluster.record_run(Event::Phase("end"));
 }
 

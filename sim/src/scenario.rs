@@ -35,7 +35,7 @@ use units::{Rate, Span};
 pub const FORMAT: u64 = 1;
 
 /// The checkers by their names in files, which are also the keys of `[expect]` that bound their violations.
-pub const CHECKERS: [&str; 20] = [
+pub const CHECKERS: [&str; 21] = [
     "lost",
     "unread",
     "phantom",
@@ -54,6 +54,7 @@ pub const CHECKERS: [&str; 20] = [
     "commit-regress",
     "route",
     "store-audit",
+    "replica-equal",
     "leak",
     "stuck",
 ];
@@ -65,7 +66,7 @@ pub const ALWAYS: &str = "always";
 pub const FAILURES: [&str; 7] = [ALWAYS, "converged", "exit", "legally-lost", "limit", "panic", "stop-killed"];
 
 /// Counts that `at-least` may name: how often something happened that a scenario is about.
-pub const COUNTS: [&str; 50] = [
+pub const COUNTS: [&str; 51] = [
     "sent",
     "acked",
     "info",
@@ -115,6 +116,7 @@ pub const COUNTS: [&str; 50] = [
     "files-lost",
     "config-changes",
     "deletions-asked",
+    "promotions",
     "offsets-loaded",
 ];
 
@@ -198,12 +200,12 @@ pub struct SeedPins {
     pub sched: Option<u64>,
 }
 
-/// One broker group: for now a single master.
+/// One broker group: a master, and slaves that follow it.
 #[derive(Debug, Clone)]
 pub struct BrokerGroup {
     /// The broker name.
     pub name: String,
-    /// The role of each replica; the node of replica 0 is `name/0`.
+    /// The role of each replica; the node of replica 0, the master, is `name/0`.
     pub replicas: Vec<Role>,
     /// Capacity of the disk of each replica, in bytes.
     pub disk_bytes: u64,
@@ -243,6 +245,8 @@ pub enum Role {
     AsyncMaster,
     /// Acknowledges when slaves have the message.
     SyncMaster,
+    /// Follows the master.
+    Slave,
 }
 
 impl Role {
@@ -252,6 +256,7 @@ impl Role {
         match self {
             Role::AsyncMaster => "ASYNC_MASTER",
             Role::SyncMaster => "SYNC_MASTER",
+            Role::Slave => "SLAVE",
         }
     }
 }
@@ -571,6 +576,7 @@ impl Scenario {
     pub fn feeds(&self, checker: &str) -> bool {
         match checker {
             "aborted" | "early" | "late" | "retry" | "route" => false,
+            "replica-equal" => self.brokers.iter().any(|group| self.has_slave_at_the_end(group)),
             "visible-before-safe" => self.brokers.iter().any(|group| self.hides_unflushed(&group.name)),
             _ => true,
         }
@@ -581,6 +587,28 @@ impl Scenario {
     pub fn flushes_before_ack(&self, broker: &str) -> bool {
         let flush = self.broker(broker).and_then(|group| group.setting("flushDiskType"));
         flush.is_some_and(|value| value.eq_ignore_ascii_case("SYNC_FLUSH"))
+    }
+
+    /// Whether a group has a slave that follows a master when all is healed.
+    fn has_slave_at_the_end(&self, group: &BrokerGroup) -> bool {
+        let promotes = |fault: &Fault| matches!(fault.kind, FaultKind::Promote { .. });
+        let promoted = self.faults.iter().filter(|fault| promotes(fault)).filter_map(|fault| fault.kind.node());
+        let is_promoted = promoted.filter_map(|node| node.rsplit_once('/')).any(|(name, _)| name == group.name);
+        group.replicas.len() > 1 + usize::from(is_promoted)
+    }
+
+    /// How many copies a broker group promises with an acknowledgement. Source: `spec/replication.md` HO07.
+    #[must_use]
+    pub fn copies_promised(&self, broker: &str) -> u32 {
+        let Some(group) = self.broker(broker).filter(|group| group.replicas[0] == Role::SyncMaster) else { return 1 };
+        group.setting("inSyncReplicas").and_then(|value| value.parse().ok()).unwrap_or(2)
+    }
+
+    /// Whether a master that has lost its tail takes it back from a slave before it goes on.
+    #[must_use]
+    pub fn recovers_from_slave(&self, broker: &str) -> bool {
+        let setting = self.broker(broker).and_then(|group| group.setting("haRecoverFromSlave"));
+        setting.is_some_and(|value| value == "true")
     }
 
     /// Whether a broker group acknowledges what is in a buffer of its process only.

@@ -9,8 +9,9 @@ use super::{MutantsArguments, Problem, check_mutant, child, pool, read_scenario}
 use crate::output::say;
 
 /// All planted bugs. The scenario of each has its name, and says which checker must catch it within how many seeds.
-pub const MUTANTS: [&str; 26] = [
+pub const MUTANTS: [&str; 28] = [
     "abort-file-ignored",
+    "ack-before-copied",
     "ack-before-flush",
     "commit-before-processing",
     "config-written-in-place",
@@ -30,6 +31,7 @@ pub const MUTANTS: [&str; 26] = [
     "recovery-leaves-cut-bytes",
     "recovery-truncates-one-too-many",
     "refuse-after-store",
+    "report-beyond-the-end-counts",
     "retry-flush-after-error",
     "retry-not-counted",
     "stored-twice",

@@ -232,7 +232,7 @@ impl Slave {
             return Err(Ended::NotDurable);
         }
         let end = self.store.max_phy();
-        if host::mutant!("logs-not-compared") {
+        if super::believes_all() {
             return Ok(end);
         }
         Ok(self.store.record_before(end, self.config.replication.rewind_bytes))

@@ -264,12 +264,30 @@ impl ClientCore {
         pull_answer(&addr, code, answer)
     }
 
-    /// The offset that a broker has stored for a group.
+    /// The offset that the master has stored for a group, or a slave if there is no master.
     pub(crate) async fn query_offset(&self, group: &str, queue: &MessageQueue) -> Result<StoredOffset, ClientError> {
         let addr = match self.master(queue).await {
             Ok(addr) => addr,
             Err(error) => self.routes.master_or_any(&queue.broker).map(|(_, addr)| addr).ok_or(error)?,
         };
+        self.query_offset_at(addr, group, queue).await
+    }
+
+    /// The offset that the master has stored for a group. Those of a slave are older.
+    pub(crate) async fn query_offset_of_master(
+        &self,
+        group: &str,
+        queue: &MessageQueue,
+    ) -> Result<StoredOffset, ClientError> {
+        self.query_offset_at(self.master(queue).await?, group, queue).await
+    }
+
+    async fn query_offset_at(
+        &self,
+        addr: String,
+        group: &str,
+        queue: &MessageQueue,
+    ) -> Result<StoredOffset, ClientError> {
         let header = QueryConsumerOffsetRequestHeader {
             consumer_group: group.to_owned(),
             topic: queue.topic.to_string(),

@@ -1,4 +1,4 @@
-//! The checker of the final disks.
+//! The checkers of the final disks.
 
 use std::collections::BTreeSet;
 
@@ -21,6 +21,23 @@ pub(super) fn store_audit(history: &History) -> Report {
             Event::Audited { records, entries } => report.opportunities += records + entries,
             Event::Unsound(path, _, what) if !spoilt.contains(&(node, path.as_str())) => {
                 report.violation(format!("{} holds {path}: {what}", history.node(node)), vec![index]);
+            }
+            _ => {}
+        }
+    }
+    report
+}
+
+/// `replica_equal`: at the end the log of a slave differs from its master's where both have one.
+pub(super) fn replica_equal(history: &History) -> Report {
+    let mut report = Report::new("replica-equal");
+    for (index, record) in history.records.iter().enumerate() {
+        let Some((node, _)) = record.node else { continue };
+        match &record.event {
+            Event::Compared(bytes) => report.opportunities += u64::from(*bytes > 0),
+            Event::Differs(from, what) => {
+                let what = format!("the log of {} differs from byte {from} on: {what}", history.node(node));
+                report.violation(what, vec![index]);
             }
             _ => {}
         }

@@ -69,10 +69,10 @@ fn explained(
     after: Seen,
 ) -> bool {
     let Some(last) = before.last() else { return true };
-    if let Some(broker) = logs.node_of(queue, history) {
+    if let Some(broker) = logs.node_of(queue, history, after.index) {
         // An answer that was on its way when the broker died is of the life before.
         let from = facts.died_before(broker, last.index).unwrap_or(last.index);
-        if logs.cut_back_between(broker, from, after.index) {
+        if logs.cut_back_between(queue, history, (from, after.index)) {
             return true;
         }
         let crashed = facts.crashes_between(broker, from, after.index).next().is_some();

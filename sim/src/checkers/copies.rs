@@ -7,9 +7,13 @@
 //! about a flush destroys durable ones, and whatever recovery cannot reach behind them; another disk destroys all, and a
 //! backup that is put back what it does not hold, if the claim says that this is survived; a kill destroys copies that are
 //! in memory only, and the deletion of a log file destroys what was in it.
+//!
+//! A synchronous master promises a copy on a slave as well. What the master has lost lawfully is still owed if a slave has
+//! it and the master is to take back from a slave what it lacks; otherwise the master overrules its slaves.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use super::facts::group_of;
 use crate::{
     disk::PAGE_BYTES,
     history::{Down, Event, History, NodeRef, QueueRef},
@@ -32,6 +36,12 @@ pub(super) enum Fate {
 /// The logs of all brokers.
 pub(crate) struct Logs {
     nodes: BTreeMap<NodeRef, Log>,
+    /// The slaves of the masters that owe what their slaves have.
+    keepers: BTreeMap<NodeRef, Vec<NodeRef>>,
+    /// The masters that acknowledge what a slave has as well.
+    promises_copies: BTreeSet<NodeRef>,
+    /// Promotions of slaves that may lack what their master had promised by itself.
+    costly_promotions: Vec<usize>,
 }
 
 #[derive(Default)]
@@ -113,9 +123,16 @@ struct Life {
 impl Logs {
     pub fn collect(scenario: &Scenario, history: &History) -> Logs {
         let mut nodes: BTreeMap<NodeRef, Log> = BTreeMap::new();
+        let (mut keepers, mut promises_copies) = (BTreeMap::new(), BTreeSet::new());
         for group in &scenario.brokers {
-            for replica in 0..group.replicas.len() {
-                let Some(node) = history.find_node(&format!("{}/{replica}", group.name)) else { continue };
+            let replica = |replica: usize| history.find_node(&format!("{}/{replica}", group.name));
+            if let Some(master) = replica(0).filter(|_| scenario.copies_promised(&group.name) > 1) {
+                promises_copies.insert(master);
+                if scenario.recovers_from_slave(&group.name) {
+                    keepers.insert(master, (1..group.replicas.len()).filter_map(replica).collect());
+                }
+            }
+            for node in (0..group.replicas.len()).filter_map(replica) {
                 let log = Log {
                     flushes_before_ack: scenario.flushes_before_ack(&group.name),
                     acks_from_memory: scenario.acks_from_memory(&group.name),
@@ -139,32 +156,73 @@ impl Logs {
                 log.take(index, &record.event);
             }
         }
-        Logs { nodes }
+        let is_costly = |node: NodeRef| {
+            let master = history.find_node(&format!("{}/0", group_of(history.node(node))));
+            !master.is_some_and(|master| promises_copies.contains(&master))
+        };
+        let promotions = history.promotions.iter().filter(|(_, node)| is_costly(*node));
+        let costly_promotions = promotions.map(|(index, _)| *index).collect();
+        Logs { nodes, keepers, promises_copies, costly_promotions }
     }
 
-    /// The node that holds a queue.
-    pub fn node_of(&self, queue: QueueRef, history: &History) -> Option<NodeRef> {
-        history.broker_of(queue).filter(|node| self.nodes.contains_key(node))
+    /// The node that is the master of the group which holds a queue when record `at` is written.
+    pub fn node_of(&self, queue: QueueRef, history: &History, at: usize) -> Option<NodeRef> {
+        history.broker_of(queue, at).filter(|node| self.nodes.contains_key(node))
     }
 
     /// What became of a message that was acknowledged by record `ok`.
     pub(super) fn fate(&self, queue: QueueRef, ok: usize, phy: Option<u64>, history: &History) -> Fate {
-        match (self.node_of(queue, history).and_then(|node| self.nodes.get(&node)), phy) {
-            (Some(log), Some(phy)) => log.fate(ok, phy),
-            // Without a place in a log nothing can have destroyed it.
-            _ => Fate::Kept,
+        let Some(master) = self.node_of(queue, history, ok) else { return Fate::Kept };
+        // Without a place in a log nothing can have destroyed it.
+        let (Some(log), Some(phy)) = (self.nodes.get(&master), phy) else { return Fate::Kept };
+        if let Some((promotion, slave)) = history.promotions_of(queue).find(|(promotion, _)| *promotion > ok) {
+            return self.fate_after((promotion, slave), master, (ok, phy));
         }
+        match log.fate(ok, phy) {
+            Fate::LegallyLost(records) => match self.keepers_of(master).find(|slave| slave.has_kept(ok, phy)) {
+                Some(_) => Fate::Lost(records.to_vec()),
+                None => Fate::LegallyLost(records),
+            },
+            fate => fate,
+        }
+    }
+
+    /// What became of a message that an earlier master acknowledged: what counts is the log of the slave that took its
+    /// place. What it did not have then is owed if a copy of a slave was promised.
+    fn fate_after(&self, (promotion, slave): (usize, NodeRef), master: NodeRef, (ok, phy): (usize, u64)) -> Fate {
+        // What the slave had before its master took the message is another one at the same place.
+        let since = self.nodes.get(&master).and_then(|log| log.born(ok, phy)).map_or(ok, |(index, _)| index);
+        let has_it = |log: &&Log| log.born(promotion, phy).is_some_and(|(index, _)| index > since);
+        let had = self.nodes.get(&slave).filter(has_it);
+        let promised = self.promises_copies.contains(&master);
+        match had.map(|log| log.fate(promotion, phy)) {
+            Some(fate) if promised => fate,
+            Some(Fate::Lost(_)) | None if !promised => Fate::LegallyLost([promotion; 2]),
+            Some(fate) => fate,
+            None => Fate::Lost(vec![ok, promotion]),
+        }
+    }
+
+    fn keepers_of(&self, master: NodeRef) -> impl Iterator<Item = &Log> {
+        self.keepers.get(&master).into_iter().flatten().filter_map(|slave| self.nodes.get(slave))
     }
 
     /// The first record that may have destroyed a copy which some broker made after the record `index`, and why that
     /// was lawful. For copies whose place in a log nobody tells: a message that is to come again is stored anew by the
     /// broker it came from or, if that does not answer, by any other.
     pub fn copy_lost_anywhere_after(&self, index: usize) -> Option<(usize, &'static str)> {
-        self.nodes.values().filter_map(|log| log.copy_lost_after(index)).min()
+        let promotions = self.costly_promotions.iter().copied().filter(|at| *at > index);
+        let promotions = promotions.map(|at| (at, "its retry was not on the slave that was promoted"));
+        self.nodes.values().filter_map(|log| log.copy_lost_after(index)).chain(promotions).min()
     }
 
-    /// Whether the log of a node lawfully lost something that somebody may have seen between two records.
-    pub fn cut_back_between(&self, node: NodeRef, from: usize, to: usize) -> bool {
+    /// Whether the log that holds a queue lawfully lost something that somebody may have seen between two records.
+    pub fn cut_back_between(&self, queue: QueueRef, history: &History, (from, to): (usize, usize)) -> bool {
+        let Some(node) = self.node_of(queue, history, to) else { return false };
+        history.promoted_between(queue, from, to) || self.log_cut_back_between(node, from, to)
+    }
+
+    fn log_cut_back_between(&self, node: NodeRef, from: usize, to: usize) -> bool {
         let Some(log) = self.nodes.get(&node) else { return false };
         let lost_a_cache = log.cache_losses.iter().any(|(at, _)| (from..to).contains(at)) && !log.hides_unflushed;
         let found_a_hole = || {
@@ -175,9 +233,10 @@ impl Logs {
     }
 
     /// The same, or something that only its producer knows of.
-    pub fn acks_cut_back_between(&self, node: NodeRef, from: usize, to: usize) -> bool {
+    pub fn acks_cut_back_between(&self, queue: QueueRef, history: &History, (from, to): (usize, usize)) -> bool {
+        let Some(node) = self.node_of(queue, history, to) else { return false };
         let kills = self.nodes.get(&node).into_iter().flat_map(|log| &log.memory_losses);
-        kills.map(|(at, _)| *at).any(|at| (from..to).contains(&at)) || self.cut_back_between(node, from, to)
+        kills.map(|(at, _)| *at).any(|at| (from..to).contains(&at)) || self.cut_back_between(queue, history, (from, to))
     }
 
     /// Whether a broker has a buffer pool.
@@ -345,6 +404,11 @@ impl Log {
         let appends = self.lives.iter().flat_map(|life| &life.appends);
         let ends = appends.chain(&self.recoveries).filter(|(at, _)| *at <= index);
         ends.max_by_key(|(at, _)| *at).map_or(0, |(_, end)| *end)
+    }
+
+    /// Whether it had a copy at the record `ok`, and nothing has lawfully destroyed it since.
+    fn has_kept(&self, ok: usize, phy: u64) -> bool {
+        self.born(ok, phy).is_some() && !matches!(self.fate(ok, phy), Fate::LegallyLost(_))
     }
 
     fn fate(&self, ok: usize, phy: u64) -> Fate {

@@ -94,6 +94,7 @@ fn counted(event: &Event) -> Vec<(&'static str, u64)> {
         },
         Event::DeadLetter { .. } => vec![("dead-letters", 1)],
         Event::Recover(_) => vec![("recoveries", 1)],
+        Event::Promoted => vec![("promotions", 1)],
         Event::Truncate(_) => vec![("truncations", 1)],
         Event::Delete(_) => vec![("files-deleted", 1)],
         Event::Assign(_) | Event::Revoke(_) => vec![("queues-moved", 1)],

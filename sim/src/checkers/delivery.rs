@@ -66,7 +66,7 @@ pub(super) fn dup_deliver(facts: &Facts<'_>, logs: &Logs, history: &History) -> 
         let commit = committed_for_good(facts, history, group, (before, delivery), cause);
         // What had been committed went with the disk of its broker.
         let is_there = |commit: &usize| {
-            let broker = history.broker_of(delivery.queue);
+            let broker = history.broker_of(delivery.queue, delivery.index);
             !broker.is_some_and(|broker| logs.exchanged_between(broker, *commit, delivery.index))
         };
         if let Some(commit) = commit.filter(is_there) {
@@ -90,7 +90,9 @@ fn cause_between(facts: &Facts<'_>, history: &History, before: &Delivery<'_>, ag
     let went_back =
         corrections.iter().filter(|(index, _, to)| *to <= again.offset && crashed(facts, history, again, *index));
     let went_back = went_back.map(|(index, at, _)| (*index, *at));
-    let all = moved.chain(down).chain(refused).chain(went_back);
+    // A slave that took the place of its master has offsets that are older.
+    let promotions = history.promotions_of(again.queue).map(|(index, _)| (index, history.records[index].at));
+    let all = moved.chain(down).chain(refused).chain(went_back).chain(promotions);
     let between = all.filter(|(index, _)| within.contains(index)).map(|(_, at)| at).min();
     let differ = |(from, until): &&(u64, u64)| (*from..=until + VIEWS_DIFFER_NANOS).contains(&before.at);
     let differs_since = facts.disturbances.iter().filter(differ).map(|(from, _)| *from).max();
@@ -104,7 +106,9 @@ fn cause_between(facts: &Facts<'_>, history: &History, before: &Delivery<'_>, ag
 /// Whether the broker of a delivery had crashed before a record. Members find that out at their next pull, which may be
 /// much later.
 fn crashed(facts: &Facts<'_>, history: &History, delivery: &Delivery<'_>, until: usize) -> bool {
-    history.broker_of(delivery.queue).is_some_and(|broker| facts.crashes_between(broker, 0, until).next().is_some())
+    history
+        .broker_of(delivery.queue, until)
+        .is_some_and(|broker| facts.crashes_between(broker, 0, until).next().is_some())
 }
 
 /// Whether a member was frozen when an offset was first seen to be committed, and has committed how far it had been since
@@ -190,7 +194,10 @@ fn committed_for_good(
     let started = facts.ups.get(&again.node).into_iter().flatten().rfind(|(index, _)| *index < again.index);
     let since = facts.unhindered_nanos(history.node(again.node), above.at, cause);
     let was_known = since > COMMIT_IN_FLIGHT_NANOS || started.is_some_and(|(index, _)| above.index < *index);
-    let was_on_disk = history.broker_of(again.queue).is_none_or(|broker| {
+    if history.promoted_between(again.queue, above.index, again.index) {
+        return None;
+    }
+    let was_on_disk = history.broker_of(again.queue, again.index).is_none_or(|broker| {
         let crash = facts.crashes_between(broker, 0, again.index).next();
         crash.is_none_or(|(_, at, _)| facts.unhindered_nanos(history.node(broker), above.at, at) > ON_DISK_NANOS)
     });

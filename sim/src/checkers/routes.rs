@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::{
     history::{Event, History},
-    scenario::{FaultKind, Scenario, setting},
+    scenario::{FaultKind, Kind, Scenario, setting},
 };
 
 use super::{
@@ -36,8 +36,8 @@ pub(super) fn route(facts: &Facts<'_>, scenario: &Scenario, history: &History) -
     let faults = stretches(history, |id| others.contains(id));
     for (index, record) in history.records.iter().enumerate() {
         let Event::Route { name_server, brokers, .. } = &record.event else { continue };
-        for broker in scenario.brokers.iter().map(|group| group.name.as_str()) {
-            let Some(node) = history.find_node(&format!("{broker}/0")) else { continue };
+        for (broker, _) in scenario.nodes().iter().filter(|(_, kind)| *kind == Kind::Broker) {
+            let Some(node) = history.find_node(broker) else { continue };
             let Some(down) = facts.died_before(node, index) else { continue };
             let calm = faults.iter().filter(|(_, from, _)| *from <= record.at).map(|(.., until)| *until).max();
             let since = history.records[down].at.max(calm.unwrap_or(0));

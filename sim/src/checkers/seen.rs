@@ -112,8 +112,7 @@ pub(super) fn two_at_offset(facts: &Facts<'_>, logs: &Logs, history: &History) -
             // A member may give a message to its listener long after the log has lost it, and an answer may arrive when
             // its broker is dead.
             let span = (first.invoke.min(second.invoke), first.at.max(second.at));
-            let node = logs.node_of(*queue, history);
-            if node.is_none_or(|node| !logs.acks_cut_back_between(node, span.0, span.1)) {
+            if !logs.acks_cut_back_between(*queue, history, span) {
                 let what = format!("{} offset {offset} is {one} and {other}", history.queue(*queue));
                 report.violation(what, vec![first.at, second.at]);
             }
@@ -138,7 +137,9 @@ pub(super) fn visible_before_safe(facts: &Facts<'_>, logs: &Logs, scenario: &Sce
         let is_this = stored.queue == delivery.queue && stored.offset == delivery.offset;
         let Some(phy) = stored.phy.filter(|_| is_this) else { continue };
         let broker = &history.queue(delivery.queue).broker;
-        let Some(node) = logs.node_of(delivery.queue, history).filter(|_| scenario.hides_unflushed(broker)) else {
+        let Some(node) =
+            logs.node_of(delivery.queue, history, delivery.index).filter(|_| scenario.hides_unflushed(broker))
+        else {
             continue;
         };
         report.opportunities += 1;

@@ -5,7 +5,10 @@ mod reading;
 mod seen;
 
 use super::*;
-use crate::history::{Down, Look, Queue, Recorder};
+use crate::{
+    history::{Down, Look, Queue, Recorder},
+    scenario::Role,
+};
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -178,7 +181,7 @@ impl Story {
 
     /// What a name server says of the topic.
     fn route(&self, brokers: &[&str]) -> &Story {
-        let brokers = brokers.iter().map(|broker| (*broker).to_owned()).collect();
+        let brokers = brokers.iter().map(|broker| format!("{broker}/0")).collect();
         self.event("probe/0", |_| Event::Route { name_server: "namesrv/0".into(), topic: "orders".into(), brokers })
     }
 
@@ -228,7 +231,7 @@ fn a_legal_history_has_no_violations_and_opportunities_for_all() {
         .due(2, 3)
         .again("billing/1", 1, 0)
         .event("billing/1", |history| Event::Ack(Some(message(1)), history.intern_queue(retry_queue()), 0));
-    story.event("probe/0", |_| Event::Converged).audited();
+    story.event("probe/0", |_| Event::Converged).audited().event("broker-a/1", |_| Event::Compared(300));
     story.down("broker-a/0", Down::Stop).later(130).route(&[]);
     let findings = story.findings();
     for report in &findings.reports {
@@ -755,4 +758,27 @@ fn a_long_history_is_checked_without_false_alarms() {
         story.send(n, n.into()).flush(u64::from(n) + 1).consume(n, n.into()).commit(u64::from(n) + 1);
     }
     assert_eq!(story.found(), []);
+}
+
+/// A synchronous pair: broker-a/0 and its slave broker-a/1, which has each message before it is acknowledged.
+fn pair(recovers: bool, slave_too: bool) -> Vec<(&'static str, u64)> {
+    let mut story = Story::of("ASYNC_FLUSH");
+    let group = &mut story.scenario.brokers[0];
+    group.replicas = vec![Role::SyncMaster, Role::Slave];
+    group.config.push(("haRecoverFromSlave".into(), recovers.to_string()));
+    let story = story.up("broker-a/1");
+    story.send(0, 0).flush(1).consume(0, 0).invoke(1).append(1).event("broker-a/1", |_| Event::Append(200));
+    story.ok(1, 1).down("broker-a/0", Down::PowerLoss);
+    if slave_too {
+        story.down("broker-a/1", Down::PowerLoss).restart("broker-a/1").event("broker-a/1", |_| Event::Recover(100));
+    }
+    story.recover(1);
+    story.found()
+}
+
+#[test]
+fn what_a_slave_has_is_owed_by_a_master_that_recovers_from_it() {
+    assert_eq!(pair(true, false), [("lost", 1)]);
+    assert_eq!(pair(true, true), [], "both caches are gone");
+    assert_eq!(pair(false, false), [], "the master overrules its slave");
 }

@@ -31,7 +31,7 @@ impl Line<'_> {
             self.shown(r#","m":""#, message);
         }
         match event {
-            Event::NodeUp | Event::Converged => {}
+            Event::NodeUp | Event::Promoted | Event::Converged => {}
             Event::Phase(name) | Event::Reached(name) | Event::Broken(name) => self.v(name),
             Event::NodeDown(how, why) if why.is_empty() => self.v(how.name()),
             Event::NodeDown(how, why) => self.v(format_args!("{}: {why}", how.name())),
@@ -87,13 +87,30 @@ impl Line<'_> {
             }
             Event::Panic(task, message) => self.v(format_args!("{task}: {message}")),
             Event::Pending(what) | Event::Grown(what) => self.v(what),
+            Event::Audited { .. }
+            | Event::DeadLetter { .. }
+            | Event::Compared(_)
+            | Event::Differs(..)
+            | Event::Unsound(..) => self.finding(event),
+        }
+    }
+
+    /// What the audit tells.
+    fn finding(&mut self, event: &Event) {
+        match event {
             Event::Audited { records, entries } => self.v(format_args!("records {records} entries {entries}")),
             Event::DeadLetter { group, offset, .. } => {
                 self.number(r#","o":"#, *offset);
                 self.v(group);
             }
+            Event::Compared(bytes) => self.number(r#","x":"#, *bytes),
+            Event::Differs(from, what) => {
+                self.number(r#","x":"#, *from);
+                self.v(what);
+            }
             Event::Unsound(path, Some(at), what) => self.v(format_args!("{path} at {at}: {what}")),
             Event::Unsound(path, None, what) => self.v(format_args!("{path}: {what}")),
+            _ => {}
         }
     }
 

@@ -63,6 +63,49 @@ pub(super) fn audit_all(cluster: &Cluster, converged: bool) {
     }
 }
 
+/// Compares the log of each slave that runs with its master's.
+pub(super) fn compare_all(cluster: &Cluster) {
+    for group in cluster.plan.scenario.brokers.iter().filter(|group| group.replicas.len() > 1) {
+        let nodes: Vec<String> = (0..group.replicas.len()).map(|replica| format!("{}/{replica}", group.name)).collect();
+        let ends = cluster.recorder.with(super::replicas::ends);
+        let master = &cluster.master_of(&group.name);
+        let slaves = nodes.iter().filter(|node| *node != master && cluster.is_up(node) && cluster.is_up(master));
+        for slave in slaves {
+            let image = |node: &str| cluster.stand.disk(cluster.id(node)).sparse_image();
+            let (ours, theirs) = (image(slave), image(master));
+            let end = |node: &String| ends.get(node).copied().unwrap_or(0);
+            let (bytes, differs) = compare(&StoreFiles(&ours), &StoreFiles(&theirs), end(slave).min(end(master)));
+            cluster.record(slave, |_| Event::Compared(bytes));
+            if let Some((from, what)) = differs {
+                cluster.record(slave, |_| Event::Differs(from, what));
+            }
+        }
+    }
+}
+
+/// Compares two logs up to `end` where both have files: how many bytes that are, and the first that differs.
+fn compare(ours: &StoreFiles<'_>, theirs: &StoreFiles<'_>, end: u64) -> (u64, Option<(u64, String)>) {
+    let dir = Path::new("commitlog");
+    let (mut compared, mut differs) = (0, None);
+    for entry in ours.list(dir).expect("an image is in memory") {
+        let file = dir.join(&entry.name);
+        let (Ok(base), Ok(our), Ok(their)) = (entry.name.parse::<u64>(), ours.read(&file), theirs.read(&file)) else {
+            continue;
+        };
+        let len = our.len.min(their.len).min(end.saturating_sub(base));
+        let byte = |content: &Content, at: u64| {
+            let at = usize::try_from(at).unwrap_or(usize::MAX);
+            content.bytes.get(at).copied().unwrap_or(0)
+        };
+        compared += len;
+        if let Some(at) = (0..len).find(|at| byte(&our, *at) != byte(&their, *at)) {
+            let what = format!("{:#04x} where the master has {:#04x}", byte(&our, at), byte(&their, at));
+            differs.get_or_insert((base + at, what));
+        }
+    }
+    (compared, differs)
+}
+
 /// Records the dead letters in the log of a broker.
 fn dead_letters(cluster: &Cluster, node: &str, files: &StoreFiles<'_>, commit_log_dir: &Path) {
     let show = |record: &message::RecordView<'_>, _: &Path, _: u64| {

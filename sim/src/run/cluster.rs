@@ -108,6 +108,8 @@ pub(crate) struct State {
     pub sending: BTreeMap<String, u64>,
     /// Producers that have not sent their last message.
     pub producing: BTreeSet<String>,
+    /// Slaves that were promoted, by broker group.
+    pub promoted: BTreeMap<String, String>,
 }
 
 /// What an administrator is to ask of brokers.
@@ -409,6 +411,22 @@ impl Cluster {
         }
     }
 
+    /// The slave takes the place of its master, as an operator does it: the master stays away, the slave is stopped and
+    /// started with another role.
+    pub async fn promote(self: &Arc<Cluster>, slave: &str) {
+        self.dismiss(&self.master_of(group_of(slave))).await;
+        self.hold_down(slave);
+        self.stop(slave).await;
+        self.state().promoted.insert(group_of(slave).to_owned(), slave.to_owned());
+        self.record(slave, |_| Event::Promoted);
+        self.let_up(slave);
+    }
+
+    /// The node that is, or was last, the master of a broker group.
+    pub fn master_of(&self, group: &str) -> String {
+        self.state().promoted.get(group).cloned().unwrap_or_else(|| format!("{group}/0"))
+    }
+
     /// The node should no longer run.
     pub async fn dismiss(&self, node: &str) {
         self.state().wanted.remove(node);
@@ -525,13 +543,24 @@ pub(super) fn broker_config(cluster: &Cluster, group: &BrokerGroup, node: &str) 
     let all = std::iter::once(root).chain(index).chain(settings(&group.config, &group.name));
     let (mut config, _) = BrokerConfig::read(all).map_err(|error| in_one_line(&error))?;
     config.name.clone_from(&group.name);
-    config.id = 0;
+    let is_master = cluster.master_of(&group.name) == node;
+    config.id = if is_master { 0 } else { u64::from(instance_of(node)) };
     config.role = match group.replicas[instance_of(node) as usize] {
-        Role::AsyncMaster => broker::Role::AsyncMaster,
-        Role::SyncMaster => broker::Role::SyncMaster,
+        // Whoever is promoted has the slaves that are left, and waits for them as its master did if there are any.
+        Role::Slave if is_master && group.replicas.len() > 2 => role_of(group.replicas[0]),
+        Role::Slave if is_master => broker::Role::AsyncMaster,
+        role => role_of(role),
     };
     config.namesrv = cluster.name_servers();
     config.bind = IpAddr::V4(cluster.stand.ip(cluster.id(node)));
     config.port = Port::Client.number();
     Ok(config)
+}
+
+fn role_of(role: Role) -> broker::Role {
+    match role {
+        Role::AsyncMaster => broker::Role::AsyncMaster,
+        Role::SyncMaster => broker::Role::SyncMaster,
+        Role::Slave => broker::Role::Slave,
+    }
 }

@@ -137,6 +137,7 @@ fn apply(cluster: &Arc<Cluster>, number: usize, fault: &Fault) {
         FaultKind::DeleteExpired { node } => {
             cluster.ask(Wish::DeleteExpired { fault: fault.id.clone(), broker: group_of(node).to_owned() });
         }
+        FaultKind::Promote { node } => promote(cluster, node),
         FaultKind::Buggify { names, chance_ppm } => cluster.stand.buggify(name_hash(&fault.id), names, *chance_ppm),
         FaultKind::DiskReplaced { .. } | FaultKind::RestoreBackup { .. } => disks::exchange(cluster, number, fault),
         FaultKind::RebalanceStorm { group, every } => {
@@ -183,6 +184,11 @@ fn apply(cluster: &Arc<Cluster>, number: usize, fault: &Fault) {
         | FaultKind::AcceptFull { .. }
         | FaultKind::ConnectHang { .. } => network::begin(cluster, number, fault),
     }
+}
+
+fn promote(cluster: &Arc<Cluster>, slave: &str) {
+    let (cluster, slave) = (Arc::clone(cluster), slave.to_owned());
+    cluster.stand.clone().spawn(async move { cluster.promote(&slave).await });
 }
 
 fn give_queues(cluster: &Cluster, fault: &Fault, topic: &str, queues: u32) {
@@ -245,7 +251,10 @@ pub(super) fn end_fault(cluster: &Arc<Cluster>, number: usize) {
             cluster.plan.scenario.nodes_of_domain(domain).iter().for_each(|node| cluster.let_up(node));
         }
         // The storm lets everyone back itself, and what was changed stays.
-        FaultKind::RebalanceStorm { .. } | FaultKind::ConfigChange { .. } | FaultKind::DeleteExpired { .. } => {}
+        FaultKind::RebalanceStorm { .. }
+        | FaultKind::ConfigChange { .. }
+        | FaultKind::DeleteExpired { .. }
+        | FaultKind::Promote { .. } => {}
         FaultKind::Stop { node } => {
             // A stop that still goes on must end before the next life begins.
             let (cluster, node) = (Arc::clone(cluster), node.clone());

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use client::{Admin, ClientConfig, ClientError, MessageQueue, TopicSpec};
 use host::Host;
+use remoting::body::TopicRouteData;
 
 use crate::{
     history::{Down, Event, Queue, Record},
@@ -114,7 +115,7 @@ async fn change_topic(cluster: &Cluster, host: &Host, admin: &Admin, change: Cha
     let Change { fault, topic: name, queues, counts, brokers } = change;
     let Some(topic) = cluster.plan.scenario.topics.iter().find(|topic| topic.name == name) else { return };
     for broker in &brokers {
-        let addr = cluster.address(&format!("{broker}/0"), Port::Client);
+        let addr = cluster.address(&cluster.master_of(broker), Port::Client);
         let least = queues.unwrap_or(MADE_FOR_SENDERS).max(cluster.queues_of(topic, broker));
         let writable = !cluster.is_drained(&name, broker);
         let spec = TopicSpec { writable, ..TopicSpec::new(&name, least) };
@@ -144,13 +145,12 @@ async fn watch_routes(cluster: &Cluster, host: &Host, admin: &Admin, name_server
     loop {
         host.sleep(ROUTE_PAUSE).await;
         for topic in &cluster.plan.scenario.topics {
-            let mut brokers = match admin.route(&topic.name).await {
-                Ok(route) => route.broker_datas.iter().map(|data| data.broker_name.to_string()).collect(),
+            let brokers = match admin.route(&topic.name).await {
+                Ok(route) => nodes_of(cluster, &route),
                 Err(ClientError::NoRoute { .. }) => Vec::new(),
                 Err(_) => break,
             };
-            brokers.sort_unstable();
-            let names_the_dead = brokers.iter().any(|broker| !cluster.is_up(&format!("{broker}/0")));
+            let names_the_dead = brokers.iter().any(|broker| !cluster.is_up(broker));
             if last.insert(&topic.name, brokers.clone()).as_ref() != Some(&brokers) || names_the_dead {
                 let name_server = name_server.to_owned();
                 cluster.record(PROBE, |_| Event::Route { name_server, topic: topic.name.clone(), brokers });
@@ -159,7 +159,16 @@ async fn watch_routes(cluster: &Cluster, host: &Host, admin: &Admin, name_server
     }
 }
 
-/// Brokers that some name server does not name for a topic they hold.
+/// The nodes that a route names, in order.
+fn nodes_of(cluster: &Cluster, route: &TopicRouteData) -> Vec<String> {
+    let addresses: Vec<&String> = route.broker_datas.iter().flat_map(|data| data.broker_addrs.values()).collect();
+    let is_named = |node: &String| addresses.contains(&&cluster.address(node, Port::Client));
+    let mut nodes: Vec<String> = cluster.of_kind(Kind::Broker).filter(is_named).collect();
+    nodes.sort_unstable();
+    nodes
+}
+
+/// Brokers that run and that some name server does not name for a topic they hold.
 async fn unregistered(cluster: &Cluster, each: &[(String, Admin)]) -> Vec<String> {
     let mut missing = Vec::new();
     for (namesrv, admin) in each {
@@ -168,10 +177,12 @@ async fn unregistered(cluster: &Cluster, each: &[(String, Admin)]) -> Vec<String
         }
         for topic in &cluster.plan.scenario.topics {
             let known: Vec<String> = match admin.route(&topic.name).await {
-                Ok(route) => route.broker_datas.iter().map(|data| data.broker_name.to_string()).collect(),
+                Ok(route) => nodes_of(cluster, &route),
                 Err(_) => Vec::new(),
             };
-            for broker in topic.brokers.iter().filter(|broker| !known.contains(broker)) {
+            let brokers = cluster.of_kind(Kind::Broker).filter(|node| cluster.is_up(node));
+            let brokers = brokers.filter(|node| topic.is_at(node));
+            for broker in brokers.filter(|broker| !known.contains(broker)) {
                 missing.push(format!("{namesrv} does not know {broker} for {}", topic.name));
             }
         }
@@ -222,6 +233,9 @@ async fn settle(cluster: &Cluster, host: &Host, admin: &Admin, each: &[(String, 
         }
         if pending.is_empty() {
             pending = behind(cluster, admin).await;
+        }
+        if pending.is_empty() {
+            pending = super::replicas::behind(cluster);
         }
         if pending.is_empty() {
             pending = search.look(cluster, admin).await;

@@ -311,6 +311,31 @@ fn a_panic_is_a_death_of_its_own_kind() {
 }
 
 #[test]
+fn a_promoted_slave_takes_messages_and_the_old_master_stays_away() {
+    let (_, run) = run_text(
+        "format = 1\nactive = \"60s\"\nsettle = \"1m\"\n[[broker]]\nname = \"broker-a\"\n\
+         replicas = [\"SYNC_MASTER\", \"SLAVE\"]\nconfig = { mappedFileSizeCommitLog = \"256KiB\" }\n\
+         [[topic]]\nname = \"orders\"\n[[producer]]\ngroup = \"checkout\"\ntopic = \"orders\"\nrate = \"5/s\"\n\
+         [[consumer]]\ngroup = \"billing\"\nsubscribe = \"orders\"\n\
+         [[fault]]\nid = \"p\"\nat = \"15s\"\nkind = \"promote\"\nnode = \"broker-a/1\"\n",
+    );
+    let promoted = place(&run, |event| *event == Event::Promoted);
+    let of = |name: &str| run.history.find_node(name).expect("it is there");
+    let appends = |name: &str, after: bool| {
+        let by = |record: &&Record| record.node.is_some_and(|(node, _)| node == of(name));
+        let of_time = if after { &run.history.records[promoted..] } else { &run.history.records[..promoted] };
+        of_time.iter().filter(by).filter(|record| matches!(record.event, Event::Append(_))).count()
+    };
+    assert!(appends("broker-a/0", false) > 20, "the master took messages");
+    assert_eq!(appends("broker-a/0", true), 0, "and stays away");
+    let times = 30 * SECOND..60 * SECOND;
+    assert!(acknowledged_in(&run, times.start, times.end) > 50, "routes are known after 30 s");
+    assert!(appends("broker-a/1", true) > 50);
+    assert_eq!((run.findings.counts["promotions"], run.findings.counts["stops"]), (1, 2));
+    assert!(run.findings.reports.iter().all(|report| report.violations.is_empty()), "{:?}", run.findings.reports);
+}
+
+#[test]
 fn who_is_killed_while_he_stops_went_down_once() {
     let (_, run) = run_with(
         "[[fault]]\nid = \"stalled\"\nat = \"2s\"\nkind = \"disk-stall\"\nnode = \"broker-a/0\"\nfor = \"3s\"\n\

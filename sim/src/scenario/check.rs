@@ -64,6 +64,7 @@ pub(super) fn check(
     changes(source, scenario, places)?;
     times(source, scenario, places)?;
     disks(source, scenario, places)?;
+    promotions(source, scenario, places)?;
     backups(source, scenario, places)?;
     let mut idle = settings(source, places)?;
     storage::check(source, scenario, places)?;
@@ -186,7 +187,8 @@ fn stay_dead(source: &Source, scenario: &Scenario, places: &Places) -> Result<()
     let mut name_servers = 0;
     for place in &places.permanent {
         match kind_of(&place.value) {
-            Some(Kind::Broker) => {
+            // A slave may stay away.
+            Some(Kind::Broker) if place.value.ends_with("/0") => {
                 let message = format!("`{}` holds the only copy of its messages: it must come back", place.value);
                 return Err(source.error(&place.at, message));
             }
@@ -295,6 +297,25 @@ fn disks(source: &Source, scenario: &Scenario, places: &Places) -> Result<(), Sc
             let at = places.nodes.iter().find(|place| place.value == node).map_or(0..0, |place| place.at.clone());
             let message = format!("`{}` needs a broker, `{node}` has no disk", fault.kind.name());
             return Err(source.error(&at, message));
+        }
+    }
+    Ok(())
+}
+
+/// Only slaves can be promoted, and of a group only one.
+fn promotions(source: &Source, scenario: &Scenario, places: &Places) -> Result<(), ScenarioError> {
+    let mut promoted: BTreeSet<&str> = BTreeSet::new();
+    for fault in &scenario.faults {
+        let FaultKind::Promote { node } = &fault.kind else { continue };
+        let at = places.nodes.iter().find(|place| place.value == *node).map_or(0..0, |place| place.at.clone());
+        let (group, replica) = node.rsplit_once('/').unwrap_or((node, ""));
+        if replica == "0" {
+            return Err(
+                source.error(&at, format!("`{node}` is the master of its group, and only a slave can be promoted"))
+            );
+        }
+        if !promoted.insert(group) {
+            return Err(source.error(&at, format!("a second promotion in `{group}`")));
         }
     }
     Ok(())

@@ -150,6 +150,11 @@ pub enum FaultKind {
         /// The node.
         node: String,
     },
+    /// An operator gives a slave the place of its master, which stays away from then on.
+    Promote {
+        /// The slave.
+        node: String,
+    },
     /// Product code behaves unusually where it may (`host::buggify!`), on every node.
     Buggify {
         /// Where, by the names of [`BUGGIFY`](crate::points::BUGGIFY).
@@ -272,7 +277,7 @@ impl Fault {
 
 impl FaultKind {
     /// All names that `kind` may have in files.
-    pub const NAMES: [&str; 50] = [
+    pub const NAMES: [&str; 51] = [
         "kill",
         "panic",
         "stop",
@@ -323,6 +328,7 @@ impl FaultKind {
         "buggify",
         "drain",
         "delete-expired",
+        "promote",
     ];
 
     /// Its name in files.
@@ -339,6 +345,7 @@ impl FaultKind {
             FaultKind::Buggify { .. } => "buggify",
             FaultKind::Drain { .. } => "drain",
             FaultKind::DeleteExpired { .. } => "delete-expired",
+            FaultKind::Promote { .. } => "promote",
             FaultKind::PowerLoss { .. } => "power-loss",
             FaultKind::Pause { .. } => "pause",
             FaultKind::Cut { .. } => "cut",
@@ -377,6 +384,7 @@ impl FaultKind {
             | FaultKind::DiskStall { node }
             | FaultKind::Drain { node, .. }
             | FaultKind::DeleteExpired { node }
+            | FaultKind::Promote { node }
             | FaultKind::DiskGone { node }
             | FaultKind::DiskReplaced { node }
             | FaultKind::FilesLost { node, .. }
@@ -419,6 +427,7 @@ impl FaultKind {
                 | FaultKind::DiskGone { .. }
                 | FaultKind::DiskReplaced { .. }
                 | FaultKind::DeleteExpired { .. }
+                | FaultKind::Promote { .. }
                 | FaultKind::FilesLost { .. }
                 | FaultKind::RestoreBackup { .. }
                 | FaultKind::DiskError { .. }
@@ -442,7 +451,8 @@ impl FaultKind {
             | FaultKind::DomainPowerLoss { .. } => Lasting::Down,
             FaultKind::OnLink { what: LinkFault::Reset, .. }
             | FaultKind::ConfigChange { .. }
-            | FaultKind::DeleteExpired { .. } => Lasting::Moment,
+            | FaultKind::DeleteExpired { .. }
+            | FaultKind::Promote { .. } => Lasting::Moment,
             _ => Lasting::For,
         }
     }

@@ -109,6 +109,7 @@ impl Kinds<'_, '_> {
                 FaultKind::Drain { node, topic: topic.value }
             }
             "delete-expired" => FaultKind::DeleteExpired { node: self.node()? },
+            "promote" => FaultKind::Promote { node: self.node()? },
             "rebalance-storm" => {
                 let group = self.table.required::<String>("group")?;
                 self.places.consumers.push(group.clone());

@@ -271,6 +271,7 @@ fn print_kind(out: &mut Lines, kind: &FaultKind) {
         | FaultKind::DiskGone { .. }
         | FaultKind::DiskReplaced { .. }
         | FaultKind::DeleteExpired { .. }
+        | FaultKind::Promote { .. }
         | FaultKind::Partition { .. }
         | FaultKind::AcceptFull { .. }
         | FaultKind::ConnectHang { .. }

@@ -25,6 +25,9 @@ const LOG_FILE_SIZE: &str = "mappedFileSizeCommitLog";
 /// The most nodes of one table.
 const MOST_INSTANCES: u32 = 64;
 
+/// Most replicas of one group.
+const MOST_REPLICAS: usize = 9;
+
 /// The most queues of a topic on each broker.
 pub(crate) const MOST_QUEUES: u32 = 1024;
 
@@ -249,20 +252,26 @@ fn read_replicas(source: &Source, replicas: At<Vec<At<String>>>) -> Result<Vec<R
         let role = match replica.value.as_str() {
             "ASYNC_MASTER" => Role::AsyncMaster,
             "SYNC_MASTER" => Role::SyncMaster,
-            "SLAVE" => {
-                return Err(source
-                    .error(&replica.at, "a SLAVE needs replication, which is not built yet (issue 6)")
-                    .with_help("use several groups of one master each"));
-            }
+            "SLAVE" => Role::Slave,
             other => {
                 let error = source.error(&replica.at, format!("unknown role `{other}`"));
-                return Err(error.with_help("roles are ASYNC_MASTER and SYNC_MASTER"));
+                return Err(error.with_help("roles are ASYNC_MASTER, SYNC_MASTER and SLAVE"));
             }
         };
-        roles.push(role);
+        match (roles.is_empty(), role) {
+            (true, Role::Slave) => {
+                return Err(source.error(&replica.at, "the first replica is the master, and this one is a SLAVE"));
+            }
+            (false, Role::AsyncMaster | Role::SyncMaster) => {
+                return Err(source
+                    .error(&replica.at, "a second master in one group")
+                    .with_help("replicas but the first are SLAVE"));
+            }
+            _ => roles.push(role),
+        }
     }
-    if roles.len() != 1 {
-        let message = format!("{} masters in one group: a group has exactly one", roles.len());
+    if roles.is_empty() || roles.len() > MOST_REPLICAS {
+        let message = format!("a group has 1 to {MOST_REPLICAS} replicas, this one has {}", roles.len());
         return Err(source.error(&replicas.at, message));
     }
     Ok(roles)

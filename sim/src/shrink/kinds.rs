@@ -56,6 +56,7 @@ pub(super) fn simpler(kind: &FaultKind) -> Vec<FaultKind> {
         | FaultKind::ConfigChange { .. }
         | FaultKind::Drain { .. }
         | FaultKind::DeleteExpired { .. }
+        | FaultKind::Promote { .. }
         | FaultKind::AcceptFull { .. }
         | FaultKind::ConnectHang { .. }
         | FaultKind::DiskGone { .. }

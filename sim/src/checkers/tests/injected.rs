@@ -63,12 +63,14 @@ enum Injected {
     Leak,
     /// A queue has a hole at the end.
     StoreAudit,
+    /// The log of a slave is not its master's.
+    ReplicaEqual,
     /// Something is pending when the time is over.
     Stuck,
 }
 
 /// All of them.
-const ALL: [Injected; 20] = [
+const ALL: [Injected; 21] = [
     Injected::Lost,
     Injected::Unread,
     Injected::Phantom,
@@ -88,6 +90,7 @@ const ALL: [Injected; 20] = [
     Injected::Route,
     Injected::Leak,
     Injected::StoreAudit,
+    Injected::ReplicaEqual,
     Injected::Stuck,
 ];
 
@@ -113,6 +116,7 @@ impl Injected {
             Injected::Route => "route",
             Injected::Leak => "leak",
             Injected::StoreAudit => "store-audit",
+            Injected::ReplicaEqual => "replica-equal",
             Injected::Stuck => "stuck",
         }
     }
@@ -285,6 +289,10 @@ fn play(steps: &[Step], wrong: Option<(Injected, u32)>) -> Vec<(&'static str, u6
             story
                 .audited()
                 .event("broker-a/0", |_| Event::Unsound("consumequeue/orders/0".into(), None, "a hole".into()));
+        }
+        Some(Injected::ReplicaEqual) => {
+            let differs = |_: &mut History| Event::Differs(40, "0x00 where the master has 0x41".into());
+            story.event("broker-a/1", |_| Event::Compared(100)).event("broker-a/1", differs);
         }
         Some(Injected::Stuck) => drop(story.event("probe/0", |_| Event::Pending("a send".to_owned()))),
         Some(Injected::Unread | Injected::Phantom | Injected::OrderStore) | None => {}
