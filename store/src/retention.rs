@@ -1,7 +1,8 @@
 //! Deleting old files: when they are expired, or when the disk is too full to keep them.
 //!
-//! Log files go from the oldest on, never the one that is written; each removal is durable before the next (SF12), so
-//! no hole can appear. Consume-queue and index files follow. Space is free once the last reader of a file is gone.
+//! Log files go from the oldest on, never the one that is written, nor one with messages that queues do not have yet;
+//! each removal is durable before the next (SF12), so no hole can appear. Consume-queue and index files follow. Space is
+//! free once the last reader of a file is gone.
 //!
 //! Source: `spec/store.md` 9.
 
@@ -184,7 +185,8 @@ impl Cleaner {
         }
         for _ in 0..self.config.delete_batch_max {
             let Some((oldest, next)) = self.log.oldest().filter(|_| !*stop.borrow()) else { break };
-            if !forced && !self.is_expired(&oldest, &next).await? {
+            // Without its file the dispatcher could not go on, and what no consumer could see yet would be lost.
+            if oldest.end() > self.queues.reached() || !forced && !self.is_expired(&oldest, &next).await? {
                 break;
             }
             let start = self.log.remove_oldest().await?;
