@@ -13,7 +13,7 @@ use host::{
     Host,
     worker::{Stop, stopped},
 };
-use serde::Serialize;
+use serde::{Serialize, de::DeserializeOwned};
 use store::config_file::ConfigFile;
 use tokio::sync::watch;
 use tracing::warn;
@@ -101,7 +101,11 @@ impl TableFile {
 
     /// Writes the table as it is now. `render` gives it, and the change it stands for. False if that failed; the table
     /// file is as before then.
-    pub(crate) async fn write<T: Serialize>(&self, file: &ConfigFile, render: &impl Fn() -> (u64, T)) -> bool {
+    pub(crate) async fn write<T: Serialize + DeserializeOwned>(
+        &self,
+        file: &ConfigFile,
+        render: &impl Fn() -> (u64, T),
+    ) -> bool {
         let (revision, table) = render();
         let error = file.save(&table).await.err();
         if let Some(error) = &error {
@@ -120,7 +124,7 @@ impl TableFile {
     }
 
     /// Writes after every change, until it is told to stop. A write that has begun is not given up.
-    pub(crate) async fn follow<T: Serialize>(
+    pub(crate) async fn follow<T: Serialize + DeserializeOwned>(
         &self,
         host: &Host,
         file: &ConfigFile,

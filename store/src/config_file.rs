@@ -70,11 +70,12 @@ impl ConfigFile {
         }
     }
 
-    /// Replaces the content by `value` as strict JSON, indented. Durable when it returns.
+    /// Replaces the content by `value` as strict JSON, indented. Durable when it returns. A content that
+    /// [`load`](ConfigFile::load) could not read as `T` does not become the backup.
     ///
     /// # Errors
     /// I/O errors; file and backup hold what they held before then.
-    pub async fn save<T: Serialize>(&self, value: &T) -> Result<(), StoreError> {
+    pub async fn save<T: Serialize + DeserializeOwned>(&self, value: &T) -> Result<(), StoreError> {
         let text = serde_json::to_vec_pretty(value)
             .map_err(|error| StoreError::ConfigFile { path: self.path.clone(), reason: error.to_string() })?;
         let dir = self.dir();
@@ -89,7 +90,7 @@ impl ConfigFile {
         }
         let new = self.beside("tmp");
         self.write(&new, &text).await.map_err(StoreError::io("write", &new))?;
-        self.keep_backup().await?;
+        self.keep_backup::<T>().await?;
         self.files.rename(&new, &self.path).await.map_err(StoreError::io("rename", &new))?;
         self.files.sync_dir(dir).await.map_err(StoreError::io("sync", dir))
     }
@@ -108,8 +109,8 @@ impl ConfigFile {
 
     /// Gives the present content the name of the backup too, if it can be read: a damaged file must not replace the
     /// last good copy.
-    async fn keep_backup(&self) -> Result<(), StoreError> {
-        if !matches!(self.read::<serde_json::Value>(&self.path).await?, Read::Value(_)) {
+    async fn keep_backup<T: DeserializeOwned>(&self) -> Result<(), StoreError> {
+        if !matches!(self.read::<T>(&self.path).await?, Read::Value(_)) {
             return Ok(());
         }
         let (link, backup) = (self.beside("bak.tmp"), self.beside("bak"));
@@ -257,13 +258,16 @@ mod tests {
         with_dir(|dir| async move {
             let path = dir.join("offsets.json");
             let file = ConfigFile::new(&path);
-            file.save(&Table::from([(0, 1)])).await.unwrap();
-            file.save(&Table::from([(0, 2)])).await.unwrap();
-            std::fs::write(&path, "{0:").unwrap();
-            assert_eq!(file.load::<Table>().await.unwrap(), Some(Table::from([(0, 1)])));
-            file.save(&Table::from([(0, 3)])).await.unwrap();
-            let backup = std::fs::read_to_string(dir.join("offsets.json.bak")).unwrap();
-            assert_eq!(serde_json::from_str::<Table>(&backup).unwrap(), Table::from([(0, 1)]));
+            // What is damaged may still be JSON.
+            for damaged in ["{0:", "[]", r#"{"0":"1"}"#] {
+                file.save(&Table::from([(0, 1)])).await.unwrap();
+                file.save(&Table::from([(0, 2)])).await.unwrap();
+                std::fs::write(&path, damaged).unwrap();
+                assert_eq!(file.load::<Table>().await.unwrap(), Some(Table::from([(0, 1)])));
+                file.save(&Table::from([(0, 3)])).await.unwrap();
+                let backup = std::fs::read_to_string(dir.join("offsets.json.bak")).unwrap();
+                assert_eq!(serde_json::from_str::<Table>(&backup).ok(), Some(Table::from([(0, 1)])), "{damaged}");
+            }
         });
     }
 
