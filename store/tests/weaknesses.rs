@@ -120,7 +120,6 @@ fn w05_an_empty_queue_file_gains_no_entry() {
     });
 }
 
-/// The reference checks the CRC of the body, which neither damage touches.
 /// Where blocks of a file are not cleared before they are used, a page that did not survive shows what stood there before.
 #[test]
 fn w08_text_in_the_place_of_a_lost_page_is_not_the_end_of_a_property() {
@@ -150,6 +149,7 @@ fn w08_text_in_the_place_of_a_lost_page_is_not_the_end_of_a_property() {
     });
 }
 
+/// The reference checks the CRC of the body, which neither damage touches.
 #[test]
 fn w08_a_damaged_header_or_property_makes_no_message() {
     on_machine(|dir| async move {
@@ -230,6 +230,22 @@ fn w19_a_refused_message_keeps_no_other_out() {
         }
         settle(&store).await;
         check_queue(&store, "t", 3);
+        // In the reference the time at which an append began stays when it ends with an error.
+        let (log, away) = (dir.join("commitlog"), dir.join("away"));
+        fs::rename(&log, &away).unwrap();
+        let mut count = 3;
+        let error = loop {
+            match store.put(&Text::new("t", 0, 1).draft()) {
+                Ok(_) => count += 1,
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(error, PutError::FileNotReady | PutError::CreateFile), "{error}");
+        assert_eq!(store.figures().append_lock, Duration::ZERO);
+        fs::rename(&away, &log).unwrap();
+        while store.put_when_ready(&Text::new("t", 0, 1).draft()).await.is_err() {}
+        settle(&store).await;
+        check_queue(&store, "t", count + 1);
         store.shutdown().await.unwrap();
     });
 }
