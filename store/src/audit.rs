@@ -195,6 +195,10 @@ pub fn audit(source: &impl AuditSource, options: &AuditOptions) -> io::Result<Au
         log: &log,
         options,
         must_be_dispatched: is_clean || options.dispatched,
+        confirmed: queues
+            .iter()
+            .filter_map(|((topic, queue_id), queue)| Some(((topic.as_str(), *queue_id), queue.first_confirmed(&log)?)))
+            .collect(),
         next: BTreeMap::new(),
         not_dispatched: 0,
         count: 0,
@@ -270,6 +274,8 @@ struct Records<'a> {
     log: &'a Log,
     options: &'a AuditOptions,
     must_be_dispatched: bool,
+    /// First entry of each queue, if the log confirms it, and where its record is.
+    confirmed: BTreeMap<(&'a str, u32), (u64, u64)>,
     /// The offset that the next record of each queue must have, and how much of the log had been skipped when that was
     /// known.
     next: BTreeMap<(&'a str, u32), (u64, u32)>,
@@ -289,7 +295,7 @@ impl<'a> Records<'a> {
                     self.count += 1;
                     self.newest_ms = self.newest_ms.max(Some(view.store_ms));
                     self.check_content(&view, finds);
-                    if has_entry(&view) {
+                    if has_entry(&view) && !self.is_of_earlier_life(&view) {
                         self.check_offset(&view, walk.skipped, finds);
                         self.check_entry(&view, queues, finds);
                     }
@@ -311,6 +317,13 @@ impl<'a> Records<'a> {
         } else if !Properties::is_intact(view.properties) {
             self.add(view, "the properties are no list of pairs".to_owned(), finds);
         }
+    }
+
+    /// Whether the queue of a record has its message of that offset from further behind: the reference lets the queues of
+    /// a topic that was deleted and made again begin at 0, and leaves the old messages in the log.
+    fn is_of_earlier_life(&self, view: &RecordView<'_>) -> bool {
+        let confirmed = self.confirmed.get(&(view.topic, view.queue_id));
+        confirmed.is_some_and(|&(index, phy)| view.queue_offset.0 >= index && view.phy.0 < phy)
     }
 
     fn check_offset(&mut self, view: &RecordView<'a>, skipped: u32, finds: &mut Finds) {

@@ -13,7 +13,7 @@ use crate::{
     StoreConfig, StoreError,
     consume_queue::{FoundFile, contiguous, find_dirt},
     entry::CqEntry,
-    log_file::{LogFile, file_name, file_start},
+    log_file::{LogFile, file_name, file_start, queue_number},
     queues::ConsumeQueues,
 };
 /// The commit log as found.
@@ -166,7 +166,7 @@ pub(crate) async fn load_queues(queues: &ConsumeQueues, clean: bool) -> Result<V
             continue;
         }
         for queue in list(files, &queues.root().join(&topic.name)).await? {
-            if let Ok(queue_id) = queue.name.parse::<u32>() {
+            if let Some(queue_id) = queue_number(&queue.name) {
                 found.push((topic.name.clone(), queue_id));
             }
         }

@@ -84,9 +84,22 @@ pub(crate) fn file_start(name: &str) -> Option<u64> {
     name.parse().ok().filter(|&start| i64::try_from(start).is_ok())
 }
 
+/// The number of the queue whose files are in a directory of this name; `None` if it is not written as a number is.
+pub(crate) fn queue_number(name: &str) -> Option<u32> {
+    name.parse().ok().filter(|number: &u32| number.to_string() == name)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{file_name, file_start};
+    use super::{file_name, file_start, queue_number};
+
+    #[test]
+    fn each_queue_has_one_directory() {
+        assert_eq!((queue_number("0"), queue_number("4294967295")), (Some(0), Some(u32::MAX)));
+        for name in ["", "00", "01", "+1", "-1", "1 ", "x", "4294967296"] {
+            assert_eq!(queue_number(name), None, "{name}");
+        }
+    }
 
     #[test]
     fn names_are_twenty_digits() {

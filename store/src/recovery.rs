@@ -5,6 +5,9 @@
 //! its start if nothing is known or anything does not fit; queues are cut back to that place and written again from
 //! there. So a queue that is missing, damaged or behind is rebuilt, after a clean exit as after a crash (SF05).
 //!
+//! The reference lets the queues of a topic that was deleted and made again begin at 0, while their old messages stay in
+//! the log: a queue may have had earlier lives. Of two messages with one offset the later one is in its queue.
+//!
 //! Nothing counts as durable before it has been synced here (SF16), and nothing behind the end survives (SF08).
 //!
 //! Source: `spec/store.md` 8.6.
@@ -39,6 +42,9 @@ use crate::{
 
 /// Entries at the end of a queue that are compared with the log before the queue counts as unknown.
 const ENTRIES_TO_VERIFY: u64 = 4096;
+
+/// Entries at the begin of a queue among which one is looked for that the log confirms.
+const SLOTS_TO_CONFIRM: usize = 128;
 
 /// How much is written again at once.
 const PIECE_BYTES: u64 = 1 << 20;
@@ -93,6 +99,8 @@ struct Scan {
 /// What a scan has brought into the queues.
 #[derive(Default)]
 struct Rebuilt {
+    /// First entry of each queue that the log confirms, and where its message is, as they were before the scan.
+    confirmed: BTreeMap<(String, u32), (u64, u64)>,
     /// Queues that got entries.
     seen: BTreeSet<(String, u32)>,
     /// Entries that do not go on where their queue ends, until the next ones of the queue say whether that is so.
@@ -247,6 +255,10 @@ impl Recovery<'_> {
     /// Cuts all queues back to where the scan starts, scans, and writes the entries of what it finds.
     async fn scan_from(&self, known: Option<Known>) -> Result<Scan, AppendError> {
         let from = known.map_or(self.start(), |known| known.queues_durable.min(known.flushed));
+        let mut rebuilt = Rebuilt::default();
+        if known.is_none() {
+            rebuilt.confirmed = self.first_confirmed();
+        }
         for queue in self.queues.all() {
             match end_before(&queue, from) {
                 Ok(end) => queue.cut(end),
@@ -257,7 +269,6 @@ impl Recovery<'_> {
         }
         let checks = self.checks();
         let mut scan = Scan { end: from, last_at: None, last_store_ms: 0, stopped_by: None };
-        let mut rebuilt = Rebuilt::default();
         let mut progress = Progress::new(self.host);
         while let Some(file) = self.segment(scan.end) {
             if progress.is_due() {
@@ -320,42 +331,64 @@ impl Recovery<'_> {
         self.queues.append(group).await.map(drop)
     }
 
+    /// The first entry of each queue that the log confirms, with the position of its message.
+    fn first_confirmed(&self) -> BTreeMap<(String, u32), (u64, u64)> {
+        let first = |queue: &ConsumeQueue| {
+            let from = queue.first_entry();
+            // What cannot be read confirms nothing.
+            let slots = queue.slots(from, SLOTS_TO_CONFIRM).unwrap_or_default();
+            let mut entries = (from..).zip(slots).filter_map(|(index, entry)| Some((index, entry?)));
+            let (index, entry) = entries.find(|(index, entry)| self.confirms(queue, *index, *entry))?;
+            Some(((queue.topic.clone(), queue.queue_id), (index, entry.phy.0)))
+        };
+        self.queues.all().iter().filter_map(|queue| first(queue)).collect()
+    }
+
     /// Writes entries when everything is rebuilt. A queue starts where its first record in the log says, and gaps are
     /// filled; but the offset of a record carries no checksum, and a damaged one must not hide all others of its queue.
-    /// So a record that does not go on where its queue ends is held back until the next one of the queue confirms it,
-    /// and passed over if that one has a lower offset.
+    /// So a record that does not go on where its queue ends is held back until the next one of the queue confirms it.
     async fn rebuild(&self, group: Group, rebuilt: &mut Rebuilt) -> Result<(), AppendError> {
+        if rebuilt.confirmed.get(&queue_of(&group)).is_some_and(|confirmed| is_of_earlier_life(&group, *confirmed)) {
+            return Ok(());
+        }
+        let queue = self.queues.find_or_make(&group.topic, group.queue_id);
         if let Some(held) = rebuilt.held.remove(&queue_of(&group)) {
-            if group.first < held.first {
-                pass_over(&held);
-            } else {
+            let begins_again = held.first.0 < queue.bounds().max && rebuilt.seen.contains(&queue_of(&group));
+            let is_confirmed = if begins_again { group.first.0 == behind(&held) } else { group.first >= held.first };
+            if is_confirmed {
                 self.append(&held, rebuilt).await?;
+            } else {
+                pass_over(&held);
             }
         }
-        let max = self.queues.find_or_make(&group.topic, group.queue_id).bounds().max;
-        let goes_on = group.first.0 == max || group.first.0 < max && rebuilt.seen.contains(&queue_of(&group));
-        if !goes_on {
+        let max = queue.bounds().max;
+        // Several records with offsets one behind the other confirm each other.
+        let begins_again = group.first.0 < max && rebuilt.seen.contains(&queue_of(&group)) && group.entries.len() > 1;
+        if group.first.0 != max && !begins_again {
             rebuilt.held.insert(queue_of(&group), group);
             return Ok(());
         }
         self.append(&group, rebuilt).await
     }
 
-    /// Writes the last entries of a queue, which nothing confirms. If they lie so far away that it would start anew
-    /// there, the entries that it has speak against them.
+    /// Writes the last entries of a queue, which nothing confirms. If they lie in front of its end, or so far away that it
+    /// would start anew there, the entries that it has speak against them.
     async fn append_last(&self, group: &Group, rebuilt: &mut Rebuilt) -> Result<(), AppendError> {
         let max = self.queues.find_or_make(&group.topic, group.queue_id).bounds().max;
-        if rebuilt.seen.contains(&queue_of(group)) && self.queues.is_too_far(max, group.first.0) {
+        let is_contradicted = group.first.0 < max || self.queues.is_too_far(max, group.first.0);
+        if rebuilt.seen.contains(&queue_of(group)) && is_contradicted {
             pass_over(group);
             return Ok(());
         }
         self.append(group, rebuilt).await
     }
 
+    /// Writes entries at their offsets. Those that stand there and behind are of an earlier life of the queue.
     async fn append(&self, group: &Group, rebuilt: &mut Rebuilt) -> Result<(), AppendError> {
         let queue = self.queues.find_or_make(&group.topic, group.queue_id);
         let first = group.first.0;
-        if rebuilt.seen.insert(queue_of(group)) && first < queue.bounds().max {
+        rebuilt.seen.insert(queue_of(group));
+        if first < queue.bounds().max {
             if first < queue.first_entry() {
                 // Its first files are missing. All later entries are of later records, which will come.
                 queue.clear(self.files).await?;
@@ -528,6 +561,16 @@ const RECORD_MAGIC_FIRST: u8 = 0xDA;
 
 fn queue_of(group: &Group) -> (String, u32) {
     (group.topic.clone(), group.queue_id)
+}
+
+/// The offset behind its last record.
+fn behind(group: &Group) -> u64 {
+    group.first.0 + group.entries.len() as u64
+}
+
+/// Whether records are of an earlier life of their queue: an entry of the same or a lower offset is of a later record.
+fn is_of_earlier_life(group: &Group, (index, phy): (u64, u64)) -> bool {
+    behind(group) > index && group.entries.last().is_some_and(|last| last.phy.0 < phy)
 }
 
 /// Records whose offsets are not those of their queue get no entries.

@@ -2,43 +2,13 @@
 
 mod support;
 
-use std::{
-    io,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
-use bytes::Bytes;
-use host::fs::DirEntry;
 use staticfire_store::{
     Store,
-    audit::{Audit, AuditOptions, AuditSource, Content, audit},
+    audit::{Audit, AuditOptions, audit},
 };
-use support::{Text, config, copy_dir, on_machine, settle};
-
-/// A store in a directory.
-struct Dir(PathBuf);
-
-impl AuditSource for Dir {
-    fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
-        let entries = match std::fs::read_dir(self.0.join(dir)) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            entries => entries?,
-        };
-        let entry = |entry: io::Result<std::fs::DirEntry>| {
-            let entry = entry?;
-            let name = entry.file_name().into_string().map_err(|name| io::Error::other(format!("{name:?}")))?;
-            Ok(DirEntry { name, is_dir: entry.file_type()?.is_dir() })
-        };
-        let mut entries = entries.map(entry).collect::<io::Result<Vec<_>>>()?;
-        entries.sort();
-        Ok(entries)
-    }
-
-    fn read(&self, file: &Path) -> io::Result<Content> {
-        let bytes = std::fs::read(self.0.join(file))?;
-        Ok(Content { len: bytes.len() as u64, bytes: Bytes::from(bytes) })
-    }
-}
+use support::{Dir, Text, config, copy_dir, on_machine, settle};
 
 fn look(root: &Path) -> Audit {
     audit_with(root, &of_config())
@@ -203,6 +173,8 @@ fn checkpoint_damages() -> Vec<Damage> {
         at("time of the queues", 9, 8),
         at("time of the index", 17, 16),
         number("time below zero", 0, -1),
+        number("position of the master", 24, -2),
+        number("confirmed position", 32, i64::MIN),
         at("first slot", 512 + 30, 512),
         at("second slot", 1024 + 100, 1024),
         at("between the parts", 2000, 2000),
@@ -255,6 +227,7 @@ fn damages(root: &Path) -> Vec<Damage> {
     all.extend([
         whole("log file cut", Box::new(|root| cut(&root.join(LOG_1), 9_000)), LOG_1),
         whole("queue file cut", Box::new(|root| cut(&root.join(QUEUE_1), 1_010)), QUEUE_1),
+        whole("first file of a queue cut between entries", Box::new(|root| cut(&root.join(QUEUE_0), 1_000)), QUEUE_0),
         whole("log file missing", Box::new(|root| std::fs::remove_file(root.join(LOG_1)).unwrap()), LOG_1),
         whole(
             "foreign file",

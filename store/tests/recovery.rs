@@ -138,6 +138,20 @@ fn w06_any_missing_part_of_the_queues_is_rebuilt() {
     });
 }
 
+/// Taken for numbers of queues, such names would bring the files of one queue in twice.
+#[test]
+fn a_directory_with_another_name_for_the_number_of_a_queue_is_left_alone() {
+    on_machine(|dir| async move {
+        let (store, all) = filled(&dir).await;
+        store.shutdown().await.unwrap();
+        for name in ["00", "+0"] {
+            copy_dir(&dir.join("consumequeue/orders/0"), &dir.join("consumequeue/orders").join(name));
+        }
+        expect(&dir, &all).await;
+        assert!(dir.join("consumequeue/orders/00/00000000000000000000").exists());
+    });
+}
+
 #[test]
 fn damaged_queue_files_are_rebuilt() {
     on_machine(|dir| async move {

@@ -73,6 +73,12 @@ fn check_times(base: Base, newest_ms: Option<i64>, add: &mut impl FnMut(u64, Str
             add(at, format!("the time of the {what} is {time_ms}, the newest message is of {newest_ms}"));
         }
     }
+    // Positions of replication; -1 if there is none.
+    for (at, what, phy) in [(24, "flushed by the master", base.master_flushed), (32, "confirmed", base.confirm_phy)] {
+        if phy < -1 {
+            add(at, format!("the position that is {what} is {phy}"));
+        }
+    }
 }
 
 /// What was on disk is still there.

@@ -4,9 +4,12 @@ use std::{collections::BTreeMap, io, path::Path};
 
 use bytes::Bytes;
 
-use crate::{entry::CqEntry, log_file::file_start};
+use crate::{
+    entry::CqEntry,
+    log_file::{file_start, queue_number},
+};
 
-use super::{AuditSource, CONSUME_QUEUE, Extent, Finding, Finds, files_of, log::Log, queue_file};
+use super::{AuditSource, CONSUME_QUEUE, Content, Extent, Finding, Finds, files_of, log::Log, queue_file};
 
 const ENTRY: u64 = CqEntry::SIZE_BYTES;
 
@@ -21,52 +24,76 @@ pub(super) struct Queue {
     max: u64,
 }
 
+/// A file of a queue, as it was found.
+struct QueueFile {
+    start: u64,
+    content: Content,
+}
+
 /// Opens the files of all queues. What is wrong with names, lengths and holes is told to `finds`.
 pub(super) fn open_all(source: &impl AuditSource, finds: &mut Finds) -> io::Result<BTreeMap<(String, u32), Queue>> {
     let root = Path::new(CONSUME_QUEUE);
-    let mut queues = BTreeMap::new();
+    let mut found = BTreeMap::new();
     for topic in source.list(root)?.into_iter().filter(|entry| entry.is_dir) {
         let dir = root.join(&topic.name);
         for queue in source.list(&dir)?.into_iter().filter(|entry| entry.is_dir) {
-            let Ok(queue_id) = queue.name.parse::<u32>() else {
+            let Some(queue_id) = queue_number(&queue.name) else {
                 finds.add(Finding::of_file(dir.join(&queue.name), "not the number of a queue"));
                 continue;
             };
-            let queue = Queue::open(source, &topic.name, queue_id, finds)?;
-            queues.extend(queue.map(|queue| ((topic.name.clone(), queue_id), queue)));
+            let files = files_of_queue(source, &dir.join(&queue.name), finds)?;
+            found.insert((topic.name.clone(), queue_id), files);
         }
     }
-    Ok(queues)
+    let usual = usual_length(found.values().flatten());
+    let open = |((topic, queue_id), files): ((String, u32), Vec<QueueFile>)| {
+        let queue = Queue::open(&topic, queue_id, files, usual, finds)?;
+        Some(((topic, queue_id), queue))
+    };
+    Ok(found.into_iter().filter_map(open).collect())
+}
+
+fn files_of_queue(source: &impl AuditSource, dir: &Path, finds: &mut Finds) -> io::Result<Vec<QueueFile>> {
+    let mut files = Vec::new();
+    for name in files_of(source, dir)? {
+        let path = dir.join(&name);
+        match file_start(&name) {
+            Some(start) => files.push(QueueFile { start, content: source.read(&path)? }),
+            None => finds.add(Finding::of_file(path, "not a file of a queue: names are 20 digits")),
+        }
+    }
+    Ok(files)
+}
+
+/// How long most files are, which all should be: a setting of the broker says it. The larger one of two lengths that are
+/// as frequent, since files are cut off more easily than they grow.
+fn usual_length<'a>(files: impl Iterator<Item = &'a QueueFile>) -> u64 {
+    let mut counts = BTreeMap::<u64, usize>::new();
+    for file in files.filter(|file| file.content.len > 0 && file.content.len.is_multiple_of(ENTRY)) {
+        *counts.entry(file.content.len).or_default() += 1;
+    }
+    counts.into_iter().max_by_key(|&(len, count)| (count, len)).map_or(0, |(len, _)| len)
 }
 
 impl Queue {
     /// `None` if the queue has no files. What lies in front of a hole is not used.
-    fn open(source: &impl AuditSource, topic: &str, queue_id: u32, finds: &mut Finds) -> io::Result<Option<Queue>> {
-        let dir = Path::new(CONSUME_QUEUE).join(topic).join(queue_id.to_string());
-        let mut queue = Queue { topic: topic.to_owned(), queue_id, files: Vec::new(), file_bytes: 0, max: 0 };
-        for name in files_of(source, &dir)? {
-            let path = dir.join(&name);
-            let Some(start) = file_start(&name) else {
-                finds.add(Finding::of_file(path, "not a file of a queue: names are 20 digits"));
-                continue;
-            };
-            let content = source.read(&path)?;
-            if queue.files.is_empty() {
-                queue.file_bytes = content.len;
-            }
-            if content.len != queue.file_bytes || content.len == 0 || !content.len.is_multiple_of(ENTRY) {
-                let what = match content.len == queue.file_bytes {
-                    true => format!("{} bytes long, no whole number of entries", content.len),
-                    false => format!("{} bytes long, the first file of the queue {}", content.len, queue.file_bytes),
+    fn open(topic: &str, queue_id: u32, files: Vec<QueueFile>, file_bytes: u64, finds: &mut Finds) -> Option<Queue> {
+        let mut queue = Queue { topic: topic.to_owned(), queue_id, files: Vec::new(), file_bytes, max: 0 };
+        for QueueFile { start, content } in files {
+            let path = queue_file(topic, queue_id, start);
+            if content.len != file_bytes {
+                let what = match content.len.is_multiple_of(ENTRY) {
+                    true => format!("{} bytes long, other files of queues {file_bytes}", content.len),
+                    false => format!("{} bytes long, no whole number of entries", content.len),
                 };
                 finds.add(Finding::of_file(path, what));
                 continue;
             }
-            if !start.is_multiple_of(queue.file_bytes) {
-                finds.add(Finding::of_file(path, format!("the name is no multiple of its {} bytes", content.len)));
+            if !start.is_multiple_of(file_bytes) {
+                finds.add(Finding::of_file(path, format!("the name is no multiple of its {file_bytes} bytes")));
                 continue;
             }
-            let expected = queue.files.last().map_or(start, |(last, _)| last + queue.file_bytes);
+            let expected = queue.files.last().map_or(start, |(last, _)| last + file_bytes);
             if start != expected {
                 finds.add(Finding::of_file(queue_file(topic, queue_id, expected), "missing between others"));
                 queue.files.clear();
@@ -78,7 +105,7 @@ impl Queue {
             Some((start + used) / ENTRY + 1)
         });
         queue.max = last.unwrap_or(queue.first());
-        Ok((!queue.files.is_empty()).then_some(queue))
+        (!queue.files.is_empty()).then_some(queue)
     }
 
     /// Behind the last entry.
@@ -89,6 +116,16 @@ impl Queue {
     /// The first slot that the files have room for.
     fn first(&self) -> u64 {
         self.files.first().map_or(0, |(start, _)| start / ENTRY)
+    }
+
+    /// The first entry, if it points at its own record, and where that is.
+    pub(super) fn first_confirmed(&self, log: &Log) -> Option<(u64, u64)> {
+        let mut entries = (self.first()..self.max).map(|index| (index, self.slot(index)));
+        let (index, entry) = entries.find(|(_, entry)| !entry.is_some_and(|entry| entry.is_blank()))?;
+        let phy = entry?.phy.0;
+        let view = log.record(phy).ok()?;
+        let is_own = (view.topic, view.queue_id, view.queue_offset.0) == (&self.topic, self.queue_id, index);
+        is_own.then_some((index, phy))
     }
 
     fn slot(&self, index: u64) -> Option<CqEntry> {

@@ -1,11 +1,18 @@
 //! What the tests of the store share.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
-use std::path::{Path, PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
 use bytes::Bytes;
+use host::fs::DirEntry;
 use message::{Draft, PhyOffset, QueueOffset, StoredMessage, SysFlag};
-use staticfire_store::{GetRequest, GetResult, KeyQuery, Store, StoreConfig};
+use staticfire_store::{
+    GetRequest, GetResult, KeyQuery, Store, StoreConfig,
+    audit::{AuditSource, Content},
+};
 
 /// The directory of the golden data; `None`, with a note, if nobody says where it is.
 #[expect(clippy::disallowed_methods, reason = "the test harness says where the data is")]
@@ -114,6 +121,31 @@ pub fn read_all(store: &Store, topic: &str, queue_id: u32) -> Vec<StoredMessage>
         offset = result.next;
     }
     all
+}
+
+/// A store in a directory.
+pub struct Dir(pub PathBuf);
+
+impl AuditSource for Dir {
+    fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
+        let entries = match std::fs::read_dir(self.0.join(dir)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries?,
+        };
+        let entry = |entry: io::Result<std::fs::DirEntry>| {
+            let entry = entry?;
+            let name = entry.file_name().into_string().map_err(|name| io::Error::other(format!("{name:?}")))?;
+            Ok(DirEntry { name, is_dir: entry.file_type()?.is_dir() })
+        };
+        let mut entries = entries.map(entry).collect::<io::Result<Vec<_>>>()?;
+        entries.sort();
+        Ok(entries)
+    }
+
+    fn read(&self, file: &Path) -> io::Result<Content> {
+        let bytes = std::fs::read(self.0.join(file))?;
+        Ok(Content { len: bytes.len() as u64, bytes: Bytes::from(bytes) })
+    }
 }
 
 /// Copies a directory with all that is in it.
