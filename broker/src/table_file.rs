@@ -199,7 +199,7 @@ mod tests {
             let follower = Arc::clone(&table);
             let task_host = host.clone();
             let worker = Worker::start(&host, "follower", |stop| async move {
-                follower.follow(&task_host, &file, || (5, "x"), stop).await;
+                follower.follow(&task_host, &file, || (5, "x".to_owned()), stop).await;
             });
             table.saved(1).await.unwrap();
             table.changed(5);
