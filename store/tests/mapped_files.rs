@@ -132,6 +132,8 @@ fn a_deleted_file_stays_mapped_until_its_last_reader_has_done() {
         let is_mapped = || fs::read_to_string("/proc/self/maps").unwrap().contains(&name);
         let held = store.record_at(PhyOffset(0)).unwrap();
         let twin = held.clone();
+        // A file stays until the queues have its messages.
+        wait_for(|| store.dispatch_behind_bytes() == 0).await;
         store.delete_expired_files();
         wait_for(|| store.min_phy() == PhyOffset(file_bytes)).await;
         assert!(is_mapped());
