@@ -107,7 +107,7 @@ pub struct Broker {
     tasks: TaskGroup,
     /// Who writes the tables. Taken by whoever stops the broker. Leaf lock.
     savers: Mutex<Vec<Worker>>,
-    replicas: Replicas,
+    replicas: Arc<Replicas>,
     /// Copies the log. Taken by whoever stops the broker. Leaf lock.
     stream: Mutex<Option<Stream>>,
     tables: Arc<Tables>,
@@ -171,7 +171,7 @@ impl Broker {
             check_group(&host, &config, &tables, &identity).await?;
         }
         let master = Arc::new(GroupMaster::new(config.replication.master_address.clone()));
-        let replicas = Replicas::new(&host, &config, &store, &master);
+        let replicas = Arc::new(Replicas::new(&host, &config, &store, &master));
         let parts = Parts::new(&host, &config, &tables, &identity, &Arc::new(epochs), &replicas);
         let mut listen = vec![SocketAddr::new(config.bind, config.port)];
         if let Some(fast) = config.port.checked_sub(FAST_PORT_BELOW).filter(|port| *port > 0) {
@@ -398,7 +398,7 @@ impl Parts {
         tables: &Tables,
         identity: &Arc<Identity>,
         epochs: &Arc<LogEpochs>,
-        replicas: &Replicas,
+        replicas: &Arc<Replicas>,
     ) -> Parts {
         let Tables { store, topics, groups, offsets, .. } = tables;
         let clients: Arc<Clients<Peer>> = Arc::default();
@@ -451,7 +451,7 @@ impl Parts {
                 groups: Arc::clone(groups),
                 offsets: Arc::clone(offsets),
             },
-            reports: reports(host, config, tables, clients, &replicas.master),
+            reports: reports(host, config, tables, clients, replicas),
         };
         Parts { router, sessions }
     }
@@ -505,7 +505,7 @@ fn reports(
     config: &Arc<BrokerConfig>,
     tables: &Tables,
     clients: Arc<Clients<Peer>>,
-    master: &Arc<GroupMaster>,
+    replicas: &Arc<Replicas>,
 ) -> Reports {
     Reports {
         host: host.clone(),
@@ -517,7 +517,7 @@ fn reports(
         clients,
         delayed: Arc::clone(&tables.delayed),
         modes: Arc::clone(&tables.modes),
-        master: Arc::clone(master),
+        replicas: Arc::clone(replicas),
         started: host.now(),
         started_ms: host.wall_ms(),
     }

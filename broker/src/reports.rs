@@ -3,13 +3,14 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use host::{Host, time::Mono};
-use message::QueueOffset;
+use message::{PhyOffset, QueueOffset};
 use remoting::{
     GetBrokerConfigResponseHeader, GetConsumeStatsRequestHeader, GetTopicConfigRequestHeader, Peer, Response,
     ResponseCode, TopicRequestHeader,
     body::{
-        Body, Connection, ConsumeStats, ConsumerConnection, DataVersion, GroupList, HaClientRuntimeInfo, HaRuntimeInfo,
-        KvTable, MessageQueue, OffsetWrapper, ProducerConnection, TopicOffset, TopicStatsTable,
+        Body, Connection, ConsumeStats, ConsumerConnection, DataVersion, GroupList, HaClientRuntimeInfo,
+        HaConnectionRuntimeInfo, HaRuntimeInfo, KvTable, MessageQueue, OffsetWrapper, ProducerConnection, TopicOffset,
+        TopicStatsTable,
     },
 };
 use store::{Figures, Rates, Store};
@@ -18,10 +19,10 @@ use crate::{
     clients::{Client, Clients},
     config::BrokerConfig,
     delayed::DelayedMessages,
-    group_master::GroupMaster,
     groups::Groups,
     offsets::{ConsumerOffsets, GroupQueue},
     pull::wire,
+    replication::{Replica, Replicas, ReplicationStatus, SlaveState},
     request_modes::RequestModes,
     topics::Topics,
 };
@@ -37,7 +38,7 @@ pub(crate) struct Reports {
     pub(crate) clients: Arc<Clients<Peer>>,
     pub(crate) delayed: Arc<DelayedMessages>,
     pub(crate) modes: Arc<RequestModes>,
-    pub(crate) master: Arc<GroupMaster>,
+    pub(crate) replicas: Arc<Replicas>,
     pub(crate) started: Mono,
     pub(crate) started_ms: i64,
 }
@@ -183,17 +184,58 @@ impl Reports {
         Response::success().with_body(GroupList { group_list: groups }.encode())
     }
 
-    /// The state of replication: where the log of a slave ends and what it follows, or where that of a master ends.
+    /// The state of replication: what the slaves of a master have of its log, or where that of a slave ends and whom it
+    /// follows.
     pub(crate) fn replication(&self) -> Response {
-        let end = i64::try_from(self.store.max_phy().0).unwrap_or(i64::MAX);
-        let status = if self.config.role.is_master() {
-            HaRuntimeInfo { master: true, master_commit_log_max_offset: end, ..HaRuntimeInfo::default() }
-        } else {
-            let master_addr = self.master.watch_replication().borrow().clone();
-            let slave = HaClientRuntimeInfo { max_offset: end, master_addr, ..HaClientRuntimeInfo::default() };
-            HaRuntimeInfo { ha_client_runtime_info: slave, ..HaRuntimeInfo::default() }
+        let end = wire_phy(self.store.max_phy());
+        let status = match self.replicas.status() {
+            ReplicationStatus::Master(slaves) => {
+                let slaves: Vec<HaConnectionRuntimeInfo> = slaves.iter().map(|slave| self.slave(slave, end)).collect();
+                HaRuntimeInfo {
+                    master: true,
+                    master_commit_log_max_offset: end,
+                    in_sync_slave_nums: i32::try_from(slaves.iter().filter(|slave| slave.in_sync).count())
+                        .unwrap_or(i32::MAX),
+                    ha_connection_info: slaves,
+                    ..HaRuntimeInfo::default()
+                }
+            }
+            ReplicationStatus::Slave(_) => {
+                let master_addr = self.replicas.master.watch_replication().borrow().clone();
+                let slave = HaClientRuntimeInfo { max_offset: end, master_addr, ..HaClientRuntimeInfo::default() };
+                HaRuntimeInfo { ha_client_runtime_info: slave, ..HaRuntimeInfo::default() }
+            }
         };
         Response::success().with_body(status.encode())
+    }
+
+    /// One slave, while the log ends at `end`. Source: `spec/protocol.md` 12.3.
+    fn slave(&self, slave: &Replica, end: i64) -> HaConnectionRuntimeInfo {
+        let acked = slave.copied.map_or(0, wire_phy);
+        let diff = end - acked;
+        let gap = i64::try_from(self.config.replication.in_sync_gap_bytes).unwrap_or(i64::MAX);
+        HaConnectionRuntimeInfo {
+            addr: Some(slave.from.to_string()),
+            diff,
+            in_sync: slave.is_alive && slave.copied.is_some() && diff <= gap,
+            slave_ack_offset: acked,
+            transfer_from_where: wire_phy(slave.sent),
+            transferred_byte_in_second: 0,
+        }
+    }
+
+    /// How a slave stands to its master, in a word or two; nothing of a master.
+    fn slave_state(&self) -> Option<String> {
+        let ReplicationStatus::Slave(state) = self.replicas.status() else { return None };
+        Some(match state {
+            SlaveState::NoMaster => "no master".to_owned(),
+            SlaveState::Connecting => "connecting".to_owned(),
+            SlaveState::Following => "following".to_owned(),
+            SlaveState::Diverged { at } => format!("diverged at {at}"),
+            SlaveState::Ahead { master_end } => format!("ahead of its master, which ends at {master_end}"),
+            SlaveState::TooOld { master_start } => format!("too old, its master begins at {master_start}"),
+            SlaveState::Failed { problem } => format!("failed: {problem}"),
+        })
     }
 
     /// Figures by the names that tools look for. Source: `spec/protocol.md` 12.3.
@@ -221,6 +263,7 @@ impl Reports {
         ]
         .into_iter()
         .chain(counted(&self.store.figures()))
+        .chain(self.slave_state().map(|state| ("slaveState", state)))
         .chain(self.store.free_buffers().map(|free| ("remainTransientStoreBufferNumbs", free.to_string())))
         .map(|(name, value)| (name.to_owned(), value))
         .collect();
@@ -289,6 +332,11 @@ fn counted(figures: &Figures) -> impl Iterator<Item = (&'static str, String)> {
         ("pageCacheLockTimeMills", figures.append_lock.as_millis().to_string()),
     ]
     .into_iter()
+}
+
+/// A position of the log as bodies carry it.
+fn wire_phy(at: PhyOffset) -> i64 {
+    i64::try_from(at.0).unwrap_or(i64::MAX)
 }
 
 /// How long the broker has been running.

@@ -2,11 +2,14 @@
 
 mod stage;
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    time::Duration,
+};
 
 use remoting::{
     NoHeader, Request, Response, ResponseCode, UpdateConsumerOffsetRequestHeader,
-    body::{Body, ConsumerOffsetTable, HaRuntimeInfo},
+    body::{Body, ConsumerOffsetTable, HaRuntimeInfo, KvTable},
 };
 use stage::{Caller, Names, config, copy_dir, run, send_to};
 use staticfire_broker::{Broker, StartError};
@@ -58,6 +61,44 @@ fn second_master_does_not_start_while_the_first_one_answers() {
         let second = Broker::start(config(&at("second"), &names.setting())).await.unwrap();
         second.shutdown().await.unwrap();
         slave.shutdown().await.unwrap();
+    });
+}
+
+/// What `haStatus` and `brokerStatus` show of a group that has copied everything.
+#[test]
+fn state_of_replication_shows_both_ends() {
+    run(|host, folder| async move {
+        let at = |name: &str| folder.path().join(name);
+        let master = Broker::start(config(&at("master"), "")).await.unwrap();
+        let caller = Caller::new(master.local_addr());
+        send(&caller, 5).await;
+        let follow = format!("brokerRole=SLAVE\nbrokerId=1\nhaMasterAddress={}", master.replication_addr().unwrap());
+        let slave = Broker::start(config(&at("slave"), &follow)).await.unwrap();
+        let of_slave = Caller::new(slave.local_addr());
+        let status = async |caller: &Caller| {
+            let answer = caller.ask(Request::GetBrokerHaStatus(NoHeader), "").await;
+            HaRuntimeInfo::decode(&answer.body_bytes()).unwrap()
+        };
+        let mut shown = status(&caller).await;
+        while shown.ha_connection_info.first().is_none_or(|slave| slave.diff > 0) {
+            host.sleep(Duration::from_millis(10)).await;
+            shown = status(&caller).await;
+        }
+        let end = shown.master_commit_log_max_offset;
+        assert!(shown.master && end > 0);
+        assert_eq!((shown.in_sync_slave_nums, shown.ha_connection_info.len()), (1, 1));
+        let link = &shown.ha_connection_info[0];
+        assert_eq!((link.slave_ack_offset, link.transfer_from_where, link.in_sync), (end, end, true));
+        assert!(link.addr.as_ref().unwrap().starts_with("127.0.0.1:"));
+        let shown = status(&of_slave).await;
+        assert_eq!((shown.master, shown.ha_client_runtime_info.max_offset), (false, end));
+        assert_eq!(shown.ha_client_runtime_info.master_addr, master.replication_addr().map(|addr| addr.to_string()));
+        let figures = of_slave.ask(Request::GetBrokerRuntimeInfo(NoHeader), "").await;
+        let figures = KvTable::decode(&figures.body_bytes()).unwrap().table;
+        let of = |name: &str| figures[name].as_str();
+        assert_eq!([of("brokerRole"), of("brokerId"), of("slaveState")], ["SLAVE", "1", "following"]);
+        slave.shutdown().await.unwrap();
+        master.shutdown().await.unwrap();
     });
 }
 
