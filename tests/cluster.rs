@@ -8,10 +8,10 @@ use std::{
     time::Duration,
 };
 
-use broker::{Broker, BrokerConfig};
+use broker::{Broker, BrokerConfig, ReplicationStatus, SlaveState, StartError};
 use client::{
-    Admin, ClientConfig, ConcurrentBatch, ConcurrentOutcome, Filter, Message, MessageQueue, Producer, PushConsumer,
-    PushConsumerBuilder, RetryDelay, StartFrom, TopicSpec,
+    Admin, ClientConfig, ClientTiming, ConcurrentBatch, ConcurrentOutcome, Filter, Message, MessageQueue, Producer,
+    PushConsumer, PushConsumerBuilder, RetryDelay, SendStatus, StartFrom, TopicSpec,
 };
 use host::Host;
 use namesrv::{Namesrv, NamesrvConfig};
@@ -27,15 +27,19 @@ async fn name_server(folder: &Path) -> Namesrv {
 
 /// A broker with small files. Port 0 lets the machine choose.
 async fn start_broker(folder: &Path, name: &str, port: u16, namesrv: SocketAddr) -> Broker {
-    let root = folder.join(name);
+    let more = format!("brokerName={name}\nlistenPort={port}");
+    Broker::start(broker_config(&folder.join(name), namesrv, &more)).await.unwrap()
+}
+
+/// Settings of a broker with small files, and `more` lines.
+fn broker_config(root: &Path, namesrv: SocketAddr, more: &str) -> BrokerConfig {
     let text = format!(
-        "brokerName={name}\nlistenPort={port}\nnamesrvAddr={namesrv}\nstorePathRootDir={}\n\
+        "namesrvAddr={namesrv}\nstorePathRootDir={}\n\
          mappedFileSizeCommitLog=1MiB\nmappedFileSizeConsumeQueue=20000\n\
-         maxHashSlotNum=1000\nmaxIndexNum=4000\n",
+         maxHashSlotNum=1000\nmaxIndexNum=4000\n{more}\n",
         root.display()
     );
-    let (config, _) = BrokerConfig::read(read_properties(&text, name).unwrap()).unwrap();
-    Broker::start(config).await.unwrap()
+    BrokerConfig::read(read_properties(&text, "broker").unwrap()).unwrap().0
 }
 
 fn config(namesrv: SocketAddr) -> ClientConfig {
@@ -223,6 +227,65 @@ fn a_restarted_broker_goes_on_where_the_group_was() {
         producer.shutdown(DEADLINE).await;
         admin.shutdown().await;
         broker.shutdown().await.unwrap();
+        namesrv.shutdown().await;
+    });
+}
+
+/// A master dies, its slave is read, is made the master, and takes messages; the old one may not come back as it was.
+#[test]
+fn slave_takes_over_reads_and_when_it_is_promoted_writes() {
+    on_node(|host, folder| async move {
+        let namesrv = name_server(folder.path()).await;
+        let names = namesrv.local_addr();
+        let group = "brokerName=broker-a\nlistenPort=0\nslaveReadEnable=true\n";
+        let at = |name: &str, role: &str| broker_config(&folder.path().join(name), names, &format!("{group}{role}"));
+        let master = Broker::start(at("master", "brokerRole=SYNC_MASTER")).await.unwrap();
+        let slave = Broker::start(at("slave", "brokerRole=SLAVE\nbrokerId=1")).await.unwrap();
+        until(&host, "the slave follows", || slave.replication() == ReplicationStatus::Slave(SlaveState::Following))
+            .await;
+        let timing = ClientTiming {
+            route_poll: Duration::from_millis(200),
+            heartbeat: Duration::from_millis(500),
+            pull_retry: Duration::from_millis(100),
+            ..ClientTiming::default()
+        };
+        let config = |name: &str| {
+            let builder = ClientConfig::builder().name_servers([names.to_string()]).instance_name(name);
+            builder.timing(timing).build().unwrap()
+        };
+        let admin = Admin::connect(config("admin")).await.unwrap();
+        create_topic(&host, &admin, 2, 1).await;
+        let producer = Producer::builder("checkout", config("producer")).start().await.unwrap();
+        for n in 0..20 {
+            // Acknowledged when the slave has it, too: without one it would not be `SendOk`.
+            let receipt = producer.send(Message::new("orders", format!("before {n}"))).await.unwrap();
+            assert_eq!(receipt.status, SendStatus::SendOk);
+        }
+        drop(master);
+
+        let seen = Seen::default();
+        let builder = PushConsumer::builder("billing", config("consumer")).subscribe("orders", Filter::All);
+        let consumer = builder.start_from(StartFrom::Earliest).start_concurrent(seen.listener()).await.unwrap();
+        until(&host, "what the master acknowledged, from the slave", || seen.count() == 20).await;
+        assert!(producer.send(Message::new("orders", "refused")).await.is_err(), "nobody takes messages");
+
+        slave.shutdown().await.unwrap();
+        let promoted = Broker::start(at("slave", "brokerRole=ASYNC_MASTER\nbrokerId=0")).await.unwrap();
+        let mut sent = 0;
+        while sent < 5 {
+            match producer.send(Message::new("orders", format!("after {sent}"))).await {
+                Ok(_) => sent += 1,
+                Err(_) => host.sleep(Duration::from_millis(100)).await,
+            }
+        }
+        until(&host, "what the promoted one took", || seen.count() == 25).await;
+        let refused = Broker::start(at("master", "brokerRole=SYNC_MASTER")).await.err();
+        assert!(matches!(refused, Some(StartError::MasterLives { .. })), "{refused:?}");
+
+        consumer.shutdown(DEADLINE).await;
+        producer.shutdown(DEADLINE).await;
+        admin.shutdown().await;
+        promoted.shutdown().await.unwrap();
         namesrv.shutdown().await;
     });
 }

@@ -62,7 +62,8 @@ impl Lookups {
         let (Some(queue), Some(offset)) = (queue, offset) else {
             return Response::failure(ResponseCode::INVALID_PARAMETER, "queueId and commitOffset must not be negative");
         };
-        if self.topics.shape(topic).is_none() {
+        let is_of_log = || self.commits.is_of_slave() && self.store.max_offset(topic, queue).0 > 0;
+        if self.topics.shape(topic).is_none() && !is_of_log() {
             return Response::failure(ResponseCode::TOPIC_NOT_EXIST, format!("Topic {topic} not exist!"));
         }
         if self.groups.get_or_create(group, self.host.wall_ms()).is_none() {

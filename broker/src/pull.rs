@@ -350,7 +350,7 @@ impl<P: Clone + Send + Sync + 'static> Pulls<P> {
 
     fn topic(&self, header: &PullMessageRequestHeader) -> Result<TopicShape, Response> {
         let topic = &header.topic;
-        let Some(shape) = self.topics.shape(topic) else {
+        let Some(shape) = self.topics.shape(topic).or_else(|| self.topic_of_log(header)) else {
             let remark = format!("topic[{topic}] not exist, apply first please!");
             return Err(Response::failure(ResponseCode::TOPIC_NOT_EXIST, remark));
         };
@@ -358,6 +358,13 @@ impl<P: Clone + Send + Sync + 'static> Pulls<P> {
             return Err(forbidden(Forbidden::Topic, format!("the topic[{topic}] pulling message is forbidden")));
         }
         Ok(shape)
+    }
+
+    /// A topic that came to a slave with the log, and not yet with the tables: it is read as its queues are.
+    fn topic_of_log(&self, header: &PullMessageRequestHeader) -> Option<TopicShape> {
+        let queue = u32::try_from(header.queue_id).ok()?;
+        let is_there = !self.config.role.is_master() && self.store.max_offset(&header.topic, queue).0 > 0;
+        is_there.then(|| TopicShape::of_log(queue))
     }
 
     /// What the pull wants of its queue: as the request says itself, or as the group registered it.

@@ -62,6 +62,21 @@ pub(crate) struct TopicShape {
     pub(crate) created: u64,
 }
 
+impl TopicShape {
+    /// Of a topic of which nothing is known but that the log has messages in this queue.
+    pub(crate) fn of_log(queue: u32) -> TopicShape {
+        TopicShape {
+            read_queues: queue + 1,
+            write_queues: 0,
+            is_readable: true,
+            is_ordered: false,
+            is_multi_tag: false,
+            sys_flag: 0,
+            created: 0,
+        }
+    }
+}
+
 /// How a topic follows from another one.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Derived<'a> {

@@ -142,6 +142,23 @@ fn slave_makes_no_groups_and_no_topics() {
     });
 }
 
+/// The master died before its tables could be copied.
+#[test]
+fn slave_serves_a_topic_that_came_with_the_log_alone() {
+    run(|_, folder| async move {
+        prime(folder.path()).await;
+        for name in ["topics.json", "topics.json.bak"] {
+            let _ = std::fs::remove_file(folder.path().join("config").join(name));
+        }
+        let (broker, caller) = start(folder.path(), "slaveReadEnable=true").await;
+        assert_eq!(caller.pull(pull_from("t", 0)).await.bodies(), ["0", "1", "2", "3", "4"]);
+        assert_eq!(caller.ask(commit(5), "").await.code, ResponseCode::SUCCESS);
+        let other = caller.pull(PullMessageRequestHeader { queue_id: 1, ..pull_from("t", 0) }).await;
+        assert_eq!(other.response.code, ResponseCode::TOPIC_NOT_EXIST, "of that queue nothing came");
+        broker.shutdown().await.unwrap();
+    });
+}
+
 #[test]
 fn slave_without_a_master_serves_what_it_has_and_corrects_no_offset() {
     run(|host, folder| async move {
