@@ -147,20 +147,36 @@ async fn produce(shared: Arc<Shared>, host: Host, stop: StopSignal, checks_copie
     Ok(())
 }
 
+/// How a run differs from others.
+#[derive(Debug, Clone, Copy)]
+struct Variant {
+    seed: u64,
+    /// A planted bug.
+    mutant: Option<&'static str>,
+}
+
+impl Variant {
+    fn sound(seed: u64) -> Variant {
+        Variant { seed, mutant: None }
+    }
+}
+
 /// Runs a pair and a producer with `settings` for both brokers; `faults` happen to them.
 fn simulate<F: Future<Output = ()> + 'static>(
-    seed: u64,
+    Variant { seed, mutant }: Variant,
     settings: [&str; 2],
     checks_copies: bool,
-    faults: impl FnOnce(Stand, Pair) -> F + Send + 'static,
+    faults: impl FnOnce(Stand, Pair, Arc<Shared>) -> F + Send + 'static,
 ) -> Arc<Shared> {
     let shared = Arc::new(Shared::default());
     let observer: Arc<dyn Observer> = Arc::<Shared>::clone(&shared);
-    let of_producer = Arc::clone(&shared);
+    let (of_producer, of_faults) = (Arc::clone(&shared), Arc::clone(&shared));
     let master_config = broker_config(MASTER, settings[0]);
     let slave_settings = format!("brokerRole=SLAVE\nbrokerId=1\nhaMasterAddress={MASTER}:10912\n{}", settings[1]);
     let slave_config = broker_config(SLAVE, &slave_settings);
-    let run = run(StandConfig::new(Seeds::from_root(seed)), observer, move |stand| async move {
+    let mut config = StandConfig::new(Seeds::from_root(seed));
+    config.mutants.extend(mutant.map(str::to_owned));
+    let run = run(config, observer, move |stand| async move {
         let add = |name: &str, ip| stand.add_node(NodeSpec { disk_bytes: 256 << 20, ..NodeSpec::new(name, ip) });
         let pair = Pair { master: add("broker-a/0", MASTER).unwrap(), slave: add("broker-a/1", SLAVE).unwrap() };
         let producer = add("producer/0", PRODUCER).unwrap();
@@ -168,7 +184,7 @@ fn simulate<F: Future<Output = ()> + 'static>(
         stand.start(pair.slave, move |_, stop| serve(slave_config.clone(), stop));
         stand.start(producer, move |host, stop| produce(Arc::clone(&of_producer), host, stop, checks_copies));
         stand.sleep(Duration::from_secs(2)).await;
-        faults(stand.clone(), pair).await;
+        faults(stand.clone(), pair, of_faults).await;
         stand.stop(producer, Duration::from_secs(20)).await;
     });
     assert_eq!(run.ended, Ended::Finished(()), "seed {seed}");
@@ -216,111 +232,140 @@ async fn end_equal(seed: u64, stand: &Stand, pair: &Pair, producer: NodeId) -> [
 /// acknowledgement the slave had it.
 #[test]
 fn kills_and_cuts_lose_nothing_that_a_synchronous_master_acknowledged() {
-    for seed in SEEDS {
-        let acked = Arc::new(Mutex::new([BTreeMap::new(), BTreeMap::new()]));
-        let seen = Arc::clone(&acked);
-        let shared = simulate(seed, ["brokerRole=SYNC_MASTER", ""], true, move |stand, pair| async move {
-            for round in 0..8 {
-                match (seed + round) % 4 {
-                    0 => {
-                        stand.kill(pair.master);
-                        stand.sleep(Duration::from_millis(500 + 300 * round)).await;
-                        stand.restart(pair.master);
-                    }
-                    1 => {
-                        stand.kill(pair.slave);
-                        stand.sleep(Duration::from_millis(200 + 900 * round)).await;
-                        stand.restart(pair.slave);
-                    }
-                    2 => {
-                        let cut = stand.cut(pair.master, pair.slave);
-                        stand.sleep(Duration::from_secs(1 + 4 * round)).await;
-                        cut.into_iter().for_each(|cut| {
-                            stand.lift(cut);
-                        });
-                    }
-                    _ => {
-                        stand.pause(pair.slave);
-                        stand.sleep(Duration::from_secs(2 + 3 * round)).await;
-                        stand.resume(pair.slave);
-                    }
+    SEEDS.map(Variant::sound).for_each(kills_and_cuts);
+}
+
+fn kills_and_cuts(variant: Variant) {
+    let seed = variant.seed;
+    let acked = Arc::new(Mutex::new([BTreeMap::new(), BTreeMap::new()]));
+    let seen = Arc::clone(&acked);
+    let shared = simulate(variant, ["brokerRole=SYNC_MASTER", ""], true, move |stand, pair, _| async move {
+        for round in 0..8 {
+            match (seed + round) % 4 {
+                0 => {
+                    stand.kill(pair.master);
+                    stand.sleep(Duration::from_millis(500 + 300 * round)).await;
+                    stand.restart(pair.master);
                 }
-                stand.sleep(Duration::from_secs(7)).await;
+                1 => {
+                    stand.kill(pair.slave);
+                    stand.sleep(Duration::from_millis(200 + 900 * round)).await;
+                    stand.restart(pair.slave);
+                }
+                2 => {
+                    let cut = stand.cut(pair.master, pair.slave);
+                    stand.sleep(Duration::from_secs(1 + 4 * round)).await;
+                    cut.into_iter().for_each(|cut| {
+                        stand.lift(cut);
+                    });
+                }
+                _ => {
+                    stand.pause(pair.slave);
+                    stand.sleep(Duration::from_secs(2 + 3 * round)).await;
+                    stand.resume(pair.slave);
+                }
             }
-            let producer = stand.find("producer/0").unwrap();
-            *seen.lock().unwrap() = end_equal(seed, &stand, &pair, producer).await;
-        });
-        assert_no_errors(seed, &shared);
-        let messages = shared.acked.lock().unwrap();
-        assert!(messages.len() > 500, "seed {seed}: {} of {:?}", messages.len(), shared.codes.lock().unwrap());
-        for log in &*acked.lock().unwrap() {
-            assert_eq!(missing(log, &messages), [0_u64; 0], "seed {seed}");
+            stand.sleep(Duration::from_secs(7)).await;
         }
+        let producer = stand.find("producer/0").unwrap();
+        *seen.lock().unwrap() = end_equal(seed, &stand, &pair, producer).await;
+    });
+    assert_no_errors(seed, &shared);
+    let messages = shared.acked.lock().unwrap();
+    assert!(messages.len() > 500, "seed {seed}: {} of {:?}", messages.len(), shared.codes.lock().unwrap());
+    for log in &*acked.lock().unwrap() {
+        assert_eq!(missing(log, &messages), [0_u64; 0], "seed {seed}");
     }
 }
 
 /// Row 4 with HO06, SS: what was acknowledged is on the disk of the slave, whenever the power goes.
 #[test]
 fn ho06_what_a_slave_that_flushes_has_reported_is_on_its_disk() {
-    for seed in SEEDS {
-        let durable = Arc::new(Mutex::new(Vec::new()));
-        let seen = Arc::clone(&durable);
-        let flush = ["brokerRole=SYNC_MASTER\nflushDiskType=SYNC_FLUSH", "flushDiskType=SYNC_FLUSH"];
-        let shared = simulate(seed, flush, true, move |stand, pair| async move {
-            for round in 0..4 {
-                stand.sleep(Duration::from_millis(1500 + 70 * (seed + round))).await;
-                stand.power_loss(&[pair.slave], Some(Survival::AllOld), round);
-                seen.lock().unwrap().push((stand.now(), log(&stand.disk(pair.slave).image())));
-                stand.sleep(Duration::from_millis(500)).await;
-                stand.restart(pair.slave);
-                stand.sleep(Duration::from_secs(8)).await;
-            }
-            let producer = stand.find("producer/0").unwrap();
-            let [_, slave] = end_equal(seed, &stand, &pair, producer).await;
-            seen.lock().unwrap().push((stand.now(), slave));
-        });
-        assert_no_errors(seed, &shared);
-        let messages = shared.acked.lock().unwrap();
-        assert!(messages.len() > 300, "seed {seed}: {} of {:?}", messages.len(), shared.codes.lock().unwrap());
-        let durable = durable.lock().unwrap();
-        let (_, last) = durable.last().unwrap();
-        assert_eq!(missing(last, &messages), [0_u64; 0], "seed {seed}");
-    }
+    SEEDS.map(Variant::sound).for_each(power_losses_of_the_slave);
+}
+
+fn power_losses_of_the_slave(variant: Variant) {
+    let seed = variant.seed;
+    let lost = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&lost);
+    let flush = ["brokerRole=SYNC_MASTER\nflushDiskType=SYNC_FLUSH", "flushDiskType=SYNC_FLUSH"];
+    let shared = simulate(variant, flush, true, move |stand, pair, shared| async move {
+        // Every message spends some time in the cache of the slave.
+        stand.disk(pair.slave).slow(50, stand.now().as_nanos() as u64);
+        for round in 0..4 {
+            stand.sleep(Duration::from_millis(1500 + 70 * (seed + round))).await;
+            let acked = shared.acked.lock().unwrap().clone();
+            stand.power_loss(&[pair.slave], Some(Survival::AllOld), round);
+            let missing = missing(&log(&stand.disk(pair.slave).image()), &acked);
+            seen.lock().unwrap().extend(missing.into_iter().map(|phy| (round, phy)));
+            stand.sleep(Duration::from_millis(500)).await;
+            stand.restart(pair.slave);
+            stand.sleep(Duration::from_secs(8)).await;
+        }
+        let producer = stand.find("producer/0").unwrap();
+        end_equal(seed, &stand, &pair, producer).await;
+    });
+    assert_no_errors(seed, &shared);
+    let messages = shared.acked.lock().unwrap();
+    assert!(messages.len() > 100, "seed {seed}: {} of {:?}", messages.len(), shared.codes.lock().unwrap());
+    assert_eq!(*lost.lock().unwrap(), [], "seed {seed}: acknowledged, and not on the disk of the slave");
 }
 
 /// HW01: the slave of a master that lost its end is ahead. It must not be believed to have what comes then, and must keep
 /// what it has.
 #[test]
 fn ho05_slave_of_a_master_that_lost_its_end_copies_nothing_into_the_middle() {
-    for seed in SEEDS {
-        let logs = Arc::new(Mutex::new(Vec::new()));
-        let seen = Arc::clone(&logs);
-        let shared = simulate(seed, ["brokerRole=SYNC_MASTER", ""], false, move |stand, pair| async move {
-            stand.sleep(Duration::from_secs(3)).await;
-            // Nothing of the last seconds was on its disk.
-            stand.power_loss(&[pair.master], Some(Survival::AllOld), 1);
-            stand.sleep(Duration::from_millis(300)).await;
-            seen.lock().unwrap().push(log(&stand.disk(pair.slave).image()));
-            stand.restart(pair.master);
-            stand.sleep(Duration::from_secs(40)).await;
-            let images = [pair.master, pair.slave].map(|node| log(&stand.disk(node).image()));
-            seen.lock().unwrap().extend(images);
-        });
-        assert_no_errors(seed, &shared);
-        let logs = logs.lock().unwrap();
-        let [before, master, after] = &logs[..] else { panic!("three images") };
-        let passed = shared.passed.lock().unwrap();
-        let noticed = passed.contains("ha.ahead") || passed.contains("ha.diverged");
-        let is_prefix = after.iter().all(|(start, bytes)| master.get(start) == Some(bytes));
-        assert!(noticed || is_prefix, "seed {seed}: both logs differ and nobody knows");
-        assert!(noticed, "seed {seed}: the fault did nothing");
-        // What it had it has, to the byte, but for half a record at the end, and nothing else.
-        for (start, after) in after {
-            let end = after.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
-            let same = before.get(start).is_some_and(|before| before[..end] == after[..end]);
-            assert!(end == 0 || same, "seed {seed}: the slave has changed in the file at {start}");
-        }
-        let codes = shared.codes.lock().unwrap();
-        assert!(codes.contains_key(&ResponseCode::SLAVE_NOT_AVAILABLE.0), "seed {seed}: {codes:?}");
+    SEEDS.map(Variant::sound).for_each(power_loss_of_the_master);
+}
+
+fn power_loss_of_the_master(variant: Variant) {
+    let seed = variant.seed;
+    let logs = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&logs);
+    let lazy = "brokerRole=SYNC_MASTER\nflushIntervalCommitLog=60000\nflushCommitLogThoroughInterval=60000";
+    let settings = [lazy, if seed % 2 == 0 { "" } else { "haRewindBytes=1" }];
+    let shared = simulate(variant, settings, false, move |stand, pair, _| async move {
+        stand.sleep(Duration::from_secs(15)).await;
+        // Nothing of the last seconds was on its disk.
+        stand.power_loss(&[pair.master], Some(Survival::AllOld), 1);
+        stand.sleep(Duration::from_millis(300)).await;
+        seen.lock().unwrap().push(log(&stand.disk(pair.slave).image()));
+        stand.restart(pair.master);
+        stand.sleep(Duration::from_secs(40)).await;
+        let images = [pair.master, pair.slave].map(|node| log(&stand.disk(node).image()));
+        seen.lock().unwrap().extend(images);
+    });
+    assert_no_errors(seed, &shared);
+    let logs = logs.lock().unwrap();
+    let [before, master, after] = &logs[..] else { panic!("three images") };
+    let passed = shared.passed.lock().unwrap();
+    let noticed = passed.contains("ha.ahead") || passed.contains("ha.diverged");
+    let is_prefix = after.iter().all(|(start, bytes)| master.get(start) == Some(bytes));
+    assert!(noticed || is_prefix, "seed {seed}: both logs differ and nobody knows");
+    assert!(noticed, "seed {seed}: the fault did nothing");
+    // What it had it has, to the byte, but for half a record at the end, and nothing else.
+    for (start, after) in after {
+        let end = after.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+        let same = before.get(start).is_some_and(|before| before[..end] == after[..end]);
+        assert!(end == 0 || same, "seed {seed}: the slave has changed in the file at {start}");
+    }
+    let messages = shared.acked.lock().unwrap();
+    assert_eq!(missing(after, &messages), [0_u64; 0], "seed {seed}: acknowledged, and not on the slave");
+    let codes = shared.codes.lock().unwrap();
+    assert!(codes.contains_key(&ResponseCode::SLAVE_NOT_AVAILABLE.0), "seed {seed}: {codes:?}");
+}
+
+/// The planted bugs of replication, each with the run that must catch it.
+#[cfg(feature = "mutants")]
+#[test]
+fn planted_bugs_are_caught() {
+    let bugs: [(&str, fn(Variant)); 3] = [
+        ("ack-before-copied", kills_and_cuts),
+        ("reported-before-copied", power_losses_of_the_slave),
+        ("report-beyond-the-end-counts", power_loss_of_the_master),
+    ];
+    for (mutant, run) in bugs {
+        let passes = |seed: u64| std::panic::catch_unwind(|| run(Variant { seed, mutant: Some(mutant) })).is_ok();
+        assert!(!SEEDS.clone().all(passes), "nothing notices {mutant}");
     }
 }

@@ -604,13 +604,6 @@ impl Scenario {
         group.setting("inSyncReplicas").and_then(|value| value.parse().ok()).unwrap_or(2)
     }
 
-    /// Whether a master that has lost its tail takes it back from a slave before it goes on.
-    #[must_use]
-    pub fn recovers_from_slave(&self, broker: &str) -> bool {
-        let setting = self.broker(broker).and_then(|group| group.setting("haRecoverFromSlave"));
-        setting.is_some_and(|value| value == "true")
-    }
-
     /// Whether a broker group acknowledges what is in a buffer of its process only.
     #[must_use]
     pub fn acks_from_memory(&self, broker: &str) -> bool {

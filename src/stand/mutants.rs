@@ -9,7 +9,7 @@ use super::{MutantsArguments, Problem, check_mutant, child, pool, read_scenario}
 use crate::output::say;
 
 /// All planted bugs. The scenario of each has its name, and says which checker must catch it within how many seeds.
-pub const MUTANTS: [&str; 28] = [
+pub const MUTANTS: [&str; 29] = [
     "abort-file-ignored",
     "ack-before-copied",
     "ack-before-flush",
@@ -32,6 +32,7 @@ pub const MUTANTS: [&str; 28] = [
     "recovery-truncates-one-too-many",
     "refuse-after-store",
     "report-beyond-the-end-counts",
+    "reported-before-copied",
     "retry-flush-after-error",
     "retry-not-counted",
     "stored-twice",

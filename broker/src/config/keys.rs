@@ -60,12 +60,6 @@ static SUPPORTED: &[Key<BrokerConfig>] = &[
     Key { name: "slaveReadEnable", field: Flag(|c| &mut c.replication.slave_read) },
     Key { name: "offsetCheckInSlave", field: Flag(|c| &mut c.replication.offset_check_in_slave) },
     Key { name: "haRewindBytes", field: Size(|c| &mut c.replication.rewind_bytes, 1..=1 << 40) },
-    Key {
-        name: "haWhenAhead",
-        field: Other { read: replication::read_when_ahead, show: replication::show_when_ahead },
-    },
-    Key { name: "haSyncFrom", field: Other { read: replication::read_sync_from, show: replication::show_sync_from } },
-    Key { name: "haRecoverFromSlave", field: Flag(|c| &mut c.replication.recover_from_slave) },
     Key { name: "namesrvAddr", field: Addresses(|c| &mut c.namesrv) },
     Key {
         name: "bindAddress",
@@ -336,7 +330,7 @@ mod tests {
     use remoting::settings::read_properties;
 
     use super::*;
-    use crate::config::{ReplicationConfig, SyncFrom, WhenAhead};
+    use crate::config::ReplicationConfig;
 
     fn read(text: &str) -> BrokerConfig {
         BrokerConfig::read(read_properties(text, "broker.conf").unwrap()).unwrap().0
@@ -431,14 +425,12 @@ mod tests {
 
     #[test]
     fn settings_of_replication_are_read_and_shown() {
-        let text = "brokerId=2\nbrokerRole=SLAVE\nhaMasterAddress=10.0.0.1:10912\nhaWhenAhead=truncate\n\
-                    haSyncFrom=first-file\nslaveReadEnable=true\nhaRewindBytes=64KiB\nslaveTimeout=500";
+        let text = "brokerId=2\nbrokerRole=SLAVE\nhaMasterAddress=10.0.0.1:10912\n\
+                    slaveReadEnable=true\nhaRewindBytes=64KiB\nslaveTimeout=500";
         let config = read(text);
         assert_eq!((config.role, config.broker_id()), (Role::Slave, 2));
         let expected = ReplicationConfig {
             master_address: Some("10.0.0.1:10912".to_owned()),
-            when_ahead: WhenAhead::Truncate,
-            sync_from: SyncFrom::FirstFile,
             slave_read: true,
             rewind_bytes: 64 << 10,
             copy_timeout: Duration::from_millis(500),
@@ -450,8 +442,6 @@ mod tests {
         let error =
             |text: &str| BrokerConfig::read(read_properties(text, "broker.conf").unwrap()).unwrap_err().to_string();
         assert_says(&error("haMasterAddress=10.0.0.1"), "expected an address host:port; `10.0.0.1` has no port");
-        assert_says(&error("haWhenAhead=stop"), "expected hold or truncate");
-        assert_says(&error("haSyncFrom=middle"), "expected last-file or first-file");
         assert_says(&error("inSyncReplicas=0"), "expected a number from 1 to 9");
         assert_says(&error("haTransferBatchSize=4MiB"), "expected a size from 1 to 4194291 bytes");
     }

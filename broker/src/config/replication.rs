@@ -49,30 +49,6 @@ pub struct ReplicationConfig {
     pub offset_check_in_slave: bool,
     /// How far back a slave compares its log with the master's after each connect (`haRewindBytes`).
     pub rewind_bytes: u64,
-    /// What a slave does that has more than its master (`haWhenAhead`).
-    pub when_ahead: WhenAhead,
-    /// Where an empty slave begins (`haSyncFrom`).
-    pub sync_from: SyncFrom,
-    /// Whether a master that lost its tail copies it back from a slave before it takes writes (`haRecoverFromSlave`).
-    pub recover_from_slave: bool,
-}
-
-/// What a slave does whose log goes on where its master's ends (`haWhenAhead`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WhenAhead {
-    /// Keeps its bytes and waits for a person.
-    Hold,
-    /// Cuts its log to the master's end, once the bytes before were found equal.
-    Truncate,
-}
-
-/// Where a slave without any log begins to copy (`haSyncFrom`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SyncFrom {
-    /// At the start of the master's last file, as the reference does.
-    LastFile,
-    /// At the oldest byte that the master has.
-    FirstFile,
 }
 
 impl Default for ReplicationConfig {
@@ -92,9 +68,6 @@ impl Default for ReplicationConfig {
             slave_read: false,
             offset_check_in_slave: false,
             rewind_bytes: 1 << 20,
-            when_ahead: WhenAhead::Hold,
-            sync_from: SyncFrom::LastFile,
-            recover_from_slave: false,
         }
     }
 }
@@ -165,38 +138,4 @@ pub(super) fn read_in_sync(config: &mut BrokerConfig, text: &str) -> Result<(), 
 fn read_replicas(text: &str) -> Result<u32, String> {
     let count = text.parse().ok().filter(|count| (1..=REPLICAS_MAX).contains(count));
     count.ok_or_else(|| format!("a number from 1 to {REPLICAS_MAX}"))
-}
-
-pub(super) fn read_when_ahead(config: &mut BrokerConfig, text: &str) -> Result<(), String> {
-    config.replication.when_ahead = match text {
-        "hold" => WhenAhead::Hold,
-        "truncate" => WhenAhead::Truncate,
-        _ => return Err("hold or truncate".to_owned()),
-    };
-    Ok(())
-}
-
-pub(super) fn show_when_ahead(config: &BrokerConfig) -> String {
-    match config.replication.when_ahead {
-        WhenAhead::Hold => "hold",
-        WhenAhead::Truncate => "truncate",
-    }
-    .to_owned()
-}
-
-pub(super) fn read_sync_from(config: &mut BrokerConfig, text: &str) -> Result<(), String> {
-    config.replication.sync_from = match text {
-        "last-file" => SyncFrom::LastFile,
-        "first-file" => SyncFrom::FirstFile,
-        _ => return Err("last-file or first-file".to_owned()),
-    };
-    Ok(())
-}
-
-pub(super) fn show_sync_from(config: &BrokerConfig) -> String {
-    match config.replication.sync_from {
-        SyncFrom::LastFile => "last-file",
-        SyncFrom::FirstFile => "first-file",
-    }
-    .to_owned()
 }

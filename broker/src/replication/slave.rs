@@ -212,7 +212,7 @@ impl Slave {
         let (read, mut write) = stream.into_split();
         let patience = self.config.replication.housekeeping_interval;
         let reader = Reader { host: self.host.clone(), half: read, patience };
-        let (proved, proof) = watch::channel(false);
+        let (proved, proof) = watch::channel(None);
         let mut copy = Incoming { slave: self, end: self.store.max_phy(), next: begin, idle: 0, proved };
         let ended = host::select! {
             ended = copy.take_frames(reader) => ended,
@@ -248,16 +248,16 @@ impl Slave {
         &self,
         write: &mut WriteHalf,
         begin: PhyOffset,
-        mut proof: watch::Receiver<bool>,
+        mut proof: watch::Receiver<Option<PhyOffset>>,
     ) -> std::io::Error {
         let mut last = None;
         loop {
             let (grown, synced) = (self.store.log_grown(), self.store.log_synced());
-            let is_proved = *proof.borrow_and_update();
-            let report = match is_proved {
-                false => begin,
-                true if self.is_durable() => self.store.flushed_phy().max(begin),
-                true => self.store.copied_phy().max(begin),
+            let proved = *proof.borrow_and_update();
+            let report = match proved {
+                None => begin,
+                Some(proved) if self.is_durable() => self.store.flushed_phy().max(proved),
+                Some(proved) => self.store.copied_phy().max(proved),
             };
             if last != Some(report) {
                 host::point!("ha.reporting", report.0);
@@ -267,7 +267,7 @@ impl Slave {
                 last = Some(report);
             }
             host::select! {
-                _ = proof.changed(), if !is_proved => {}
+                _ = proof.changed() => {}
                 () = grown => {}
                 () = synced => {}
                 () = self.host.sleep(self.config.replication.heartbeat_interval) => last = None,
@@ -295,16 +295,16 @@ struct Incoming<'a> {
     next: PhyOffset,
     /// Heartbeats since the last bytes.
     idle: u32,
-    /// Told when everything before `end` was found equal.
-    proved: watch::Sender<bool>,
+    /// Told when everything before `end` was found equal, with that position.
+    proved: watch::Sender<Option<PhyOffset>>,
 }
 
 impl Incoming<'_> {
     async fn take_frames(&mut self, mut reader: Reader) -> Ended {
         let mut body = Vec::new();
         loop {
-            if self.next >= self.end && !*self.proved.borrow() {
-                self.proved.send_replace(true);
+            if self.next >= self.end && self.proved.borrow().is_none() {
+                self.proved.send_replace(Some(self.next));
                 if self.slave.status.set(SlaveState::Following) {
                     info!(from = self.next.0, "following the master");
                 }
@@ -336,6 +336,9 @@ impl Incoming<'_> {
         host::gate!("ha.frame", at.0).await;
         let known = self.compare(body)?;
         if known < body.len() {
+            if host::mutant!("reported-before-copied") {
+                self.proved.send_replace(Some(PhyOffset(at.0 + u64::from(body_bytes))));
+            }
             self.slave.store.append_copy(self.next, &body[known..]).await?;
             self.next = PhyOffset(self.next.0 + (body.len() - known) as u64);
             host::point!("ha.append", self.next.0);

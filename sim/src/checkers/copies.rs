@@ -8,8 +8,8 @@
 //! backup that is put back what it does not hold, if the claim says that this is survived; a kill destroys copies that are
 //! in memory only, and the deletion of a log file destroys what was in it.
 //!
-//! A synchronous master promises a copy on a slave as well. What the master has lost lawfully is still owed if a slave has
-//! it and the master is to take back from a slave what it lacks; otherwise the master overrules its slaves.
+//! A synchronous master promises a copy on a slave as well, which is owed when the slave takes its place. As long as the
+//! master comes back it overrules its slaves: what it has lost lawfully is lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,8 +36,6 @@ pub(super) enum Fate {
 /// The logs of all brokers.
 pub(crate) struct Logs {
     nodes: BTreeMap<NodeRef, Log>,
-    /// The slaves of the masters that owe what their slaves have.
-    keepers: BTreeMap<NodeRef, Vec<NodeRef>>,
     /// The masters that acknowledge what a slave has as well.
     promises_copies: BTreeSet<NodeRef>,
     /// Promotions of slaves that may lack what their master had promised by itself.
@@ -123,15 +121,10 @@ struct Life {
 impl Logs {
     pub fn collect(scenario: &Scenario, history: &History) -> Logs {
         let mut nodes: BTreeMap<NodeRef, Log> = BTreeMap::new();
-        let (mut keepers, mut promises_copies) = (BTreeMap::new(), BTreeSet::new());
+        let mut promises_copies = BTreeSet::new();
         for group in &scenario.brokers {
             let replica = |replica: usize| history.find_node(&format!("{}/{replica}", group.name));
-            if let Some(master) = replica(0).filter(|_| scenario.copies_promised(&group.name) > 1) {
-                promises_copies.insert(master);
-                if scenario.recovers_from_slave(&group.name) {
-                    keepers.insert(master, (1..group.replicas.len()).filter_map(replica).collect());
-                }
-            }
+            promises_copies.extend(replica(0).filter(|_| scenario.copies_promised(&group.name) > 1));
             for node in (0..group.replicas.len()).filter_map(replica) {
                 let log = Log {
                     flushes_before_ack: scenario.flushes_before_ack(&group.name),
@@ -162,7 +155,7 @@ impl Logs {
         };
         let promotions = history.promotions.iter().filter(|(_, node)| is_costly(*node));
         let costly_promotions = promotions.map(|(index, _)| *index).collect();
-        Logs { nodes, keepers, promises_copies, costly_promotions }
+        Logs { nodes, promises_copies, costly_promotions }
     }
 
     /// The node that is the master of the group which holds a queue when record `at` is written.
@@ -178,13 +171,7 @@ impl Logs {
         if let Some((promotion, slave)) = history.promotions_of(queue).find(|(promotion, _)| *promotion > ok) {
             return self.fate_after((promotion, slave), master, (ok, phy));
         }
-        match log.fate(ok, phy) {
-            Fate::LegallyLost(records) => match self.keepers_of(master).find(|slave| slave.has_kept(ok, phy)) {
-                Some(_) => Fate::Lost(records.to_vec()),
-                None => Fate::LegallyLost(records),
-            },
-            fate => fate,
-        }
+        log.fate(ok, phy)
     }
 
     /// What became of a message that an earlier master acknowledged: what counts is the log of the slave that took its
@@ -201,10 +188,6 @@ impl Logs {
             Some(fate) => fate,
             None => Fate::Lost(vec![ok, promotion]),
         }
-    }
-
-    fn keepers_of(&self, master: NodeRef) -> impl Iterator<Item = &Log> {
-        self.keepers.get(&master).into_iter().flatten().filter_map(|slave| self.nodes.get(slave))
     }
 
     /// The first record that may have destroyed a copy which some broker made after the record `index`, and why that
@@ -404,11 +387,6 @@ impl Log {
         let appends = self.lives.iter().flat_map(|life| &life.appends);
         let ends = appends.chain(&self.recoveries).filter(|(at, _)| *at <= index);
         ends.max_by_key(|(at, _)| *at).map_or(0, |(_, end)| *end)
-    }
-
-    /// Whether it had a copy at the record `ok`, and nothing has lawfully destroyed it since.
-    fn has_kept(&self, ok: usize, phy: u64) -> bool {
-        self.born(ok, phy).is_some() && !matches!(self.fate(ok, phy), Fate::LegallyLost(_))
     }
 
     fn fate(&self, ok: usize, phy: u64) -> Fate {
