@@ -323,7 +323,7 @@ fn power_loss_of_the_master(variant: Variant) {
     let logs = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&logs);
     let lazy = "brokerRole=SYNC_MASTER\nflushIntervalCommitLog=60000\nflushCommitLogThoroughInterval=60000";
-    let settings = [lazy, if seed % 2 == 0 { "" } else { "haRewindBytes=1" }];
+    let settings = [lazy, if seed.is_multiple_of(2) { "" } else { "haRewindBytes=1" }];
     let shared = simulate(variant, settings, false, move |stand, pair, _| async move {
         stand.sleep(Duration::from_secs(15)).await;
         // Nothing of the last seconds was on its disk.
@@ -359,7 +359,8 @@ fn power_loss_of_the_master(variant: Variant) {
 #[cfg(feature = "mutants")]
 #[test]
 fn planted_bugs_are_caught() {
-    let bugs: [(&str, fn(Variant)); 3] = [
+    type Run = fn(Variant);
+    let bugs: [(&str, Run); 3] = [
         ("ack-before-copied", kills_and_cuts),
         ("reported-before-copied", power_losses_of_the_slave),
         ("report-beyond-the-end-counts", power_loss_of_the_master),

@@ -772,7 +772,11 @@ fn promoted(role: Role, copied: bool) -> Vec<(&'static str, u64)> {
     if copied {
         copy(2);
     }
-    story.ok(1, 1).down("broker-a/0", Down::Kill).down("broker-a/1", Down::Stop).event("broker-a/1", |_| Event::Promoted);
+    story
+        .ok(1, 1)
+        .down("broker-a/0", Down::Kill)
+        .down("broker-a/1", Down::Stop)
+        .event("broker-a/1", |_| Event::Promoted);
     story.restart("broker-a/1").event("broker-a/1", |_| Event::Recover(if copied { 200 } else { 100 }));
     story.found()
 }
