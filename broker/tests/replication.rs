@@ -55,7 +55,7 @@ fn slave(folder: &Path, port: u16, more: &str) -> BrokerConfig {
 /// Waits until `is_so`, and says `what` if that takes too long.
 async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let host = Host::current();
-    let deadline = host.now() + TIMEOUT;
+    let deadline = host.now() + 6 * TIMEOUT; // The machine may be busy with other tests.
     while !is_so() {
         assert!(host.now() < deadline, "{what}");
         host.sleep(Duration::from_millis(5)).await;
@@ -305,12 +305,12 @@ async fn timed(caller: &Caller, properties: &[(&str, &str)]) -> (Response, Durat
 fn ho07_synchronous_master_waits_for_a_slave_and_says_so_if_there_is_none() {
     run(|_, folder| async move {
         let (folder, port) = (folder.path().to_owned(), free_port().await);
-        let settings = format!("listenPort={port}\nbrokerRole=SYNC_MASTER\nslaveTimeout=700");
+        let settings = format!("listenPort={port}\nbrokerRole=SYNC_MASTER\nslaveTimeout=3000");
         let broker = Broker::start(master(&folder, &settings)).await.unwrap();
         let caller = Caller::new(broker.local_addr());
         let (alone, took) = timed(&caller, &[]).await;
         assert_eq!(alone.code, ResponseCode::SLAVE_NOT_AVAILABLE);
-        assert!(took < Duration::from_millis(600), "{took:?}");
+        assert!(took < Duration::from_millis(2500), "{took:?}");
         assert_eq!(timed(&caller, &[("WAIT", "false")]).await.0.code, ResponseCode::SUCCESS);
 
         // A slave that has everything so far, and takes no more.
@@ -326,7 +326,7 @@ fn ho07_synchronous_master_waits_for_a_slave_and_says_so_if_there_is_none() {
         });
         let (late, took) = timed(&caller, &[]).await;
         assert_eq!(late.code, ResponseCode::FLUSH_SLAVE_TIMEOUT);
-        assert!(took >= Duration::from_millis(690), "{took:?}");
+        assert!(took >= Duration::from_millis(2990), "{took:?}");
         keep_alive.abort();
         until("the slave is not gone", || replicas(&broker).is_empty()).await;
 
@@ -335,7 +335,7 @@ fn ho07_synchronous_master_waits_for_a_slave_and_says_so_if_there_is_none() {
         for _ in 0..20 {
             let (sent, took) = timed(&caller, &[]).await;
             assert_eq!(sent.code, ResponseCode::SUCCESS);
-            assert!(took < Duration::from_millis(600), "{took:?}");
+            assert!(took < Duration::from_millis(2500), "{took:?}");
         }
         // At that moment the slave had it.
         let reached = end(&caller).await;
