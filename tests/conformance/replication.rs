@@ -39,9 +39,9 @@ fn follow(of_master: Maker, of_slave: Maker) {
     let mut master = Node::new(java, of_master, &folder, "master", master_port, master_settings);
     let mut slave = Node::new(java, of_slave, &folder, "slave", slave_port, slave_settings);
     master.start(&names);
-    slave.start(&names);
     let mut driver = Driver::start(java, &names, &folder);
-    send_when_possible(&mut driver, "begin");
+    send_when_possible(&mut driver, "begin", &master);
+    slave.start(&names);
     // An empty slave begins with its master's last file, which must still be the first one then.
     assert_follows(&master, &slave);
 
@@ -59,16 +59,16 @@ fn follow(of_master: Maker, of_slave: Maker) {
 
     master.kill();
     master.start(&names);
-    send_when_possible(&mut driver, "returned");
+    send_when_possible(&mut driver, "returned", &master);
     driver.send("copied", "sync", "more", 50, 3000);
     assert_follows(&master, &slave);
 }
 
 /// The client needs a while to see that the broker is there.
-fn send_when_possible(driver: &mut Driver, prefix: &str) {
+fn send_when_possible(driver: &mut Driver, prefix: &str, master: &Node) {
     let began = Instant::now();
-    while driver.try_run(&format!("send copied sync {prefix} 1 10")).is_err() {
-        assert!(began.elapsed() < PATIENCE, "the master does not take messages again");
+    while let Err(why) = driver.try_run(&format!("send copied sync {prefix} 1 10")) {
+        assert!(began.elapsed() < PATIENCE, "the master does not take messages: {why}\n{}", master.last_lines());
         std::thread::sleep(Duration::from_millis(500));
     }
 }
