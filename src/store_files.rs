@@ -156,10 +156,9 @@ fn open(place: &Place) -> Result<(Directory<'_>, AuditOptions), Failure> {
     let mut options = AuditOptions::default();
     if place.config.is_some() {
         let (config, _) = BrokerConfig::read(read_file(place.config.as_ref())?)?;
-        options.delay_levels = config.store.delay_levels;
-        options.index_shape = Some((config.store.index_slots, config.store.index_entries));
-        if let Some(dir) = config.store.commit_log_dir {
-            options.commit_log_dir = std::path::absolute(dir)?;
+        options = AuditOptions::of(&config.store);
+        if config.store.commit_log_dir.is_some() {
+            options.commit_log_dir = std::path::absolute(options.commit_log_dir)?;
         }
     }
     let root = place.root.display();

@@ -25,10 +25,10 @@ fn one_line(output: &Output) -> String {
 struct Running(Child);
 
 impl Running {
-    /// Starts a broker with this configuration, and waits until it listens.
-    fn broker(config: &Path) -> Running {
+    /// Starts a server with this configuration, and gives the address it listens on, which it tells after `says`.
+    fn start(role: &str, config: &Path, says: &str) -> (Running, String) {
         let mut child = Command::new(env!("CARGO_BIN_EXE_staticfire"))
-            .arg("broker")
+            .arg(role)
             .arg("-c")
             .arg(config)
             .stdout(Stdio::piped())
@@ -37,26 +37,18 @@ impl Running {
             .unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        assert!(line.starts_with("broker listens on 127.0.0.1:"), "{line}");
-        Running(child)
-    }
-}
-
-impl Running {
-    /// Starts a name server, and gives the address it listens on.
-    fn namesrv(config: &Path) -> (Running, String) {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_staticfire"))
-            .arg("namesrv")
-            .arg("-c")
-            .arg(config)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let address = line.strip_prefix("name server listens on ").expect("it listens").trim_end().to_owned();
+        let address = line.strip_prefix(says).unwrap_or_else(|| panic!("{line}")).trim_end().to_owned();
         (Running(child), address)
+    }
+
+    fn broker(config: &Path) -> Running {
+        let (running, address) = Running::start("broker", config, "broker listens on ");
+        assert!(address.starts_with("127.0.0.1:"), "{address}");
+        running
+    }
+
+    fn namesrv(config: &Path) -> (Running, String) {
+        Running::start("namesrv", config, "name server listens on ")
     }
 }
 

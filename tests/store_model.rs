@@ -574,8 +574,7 @@ impl Shared {
             How::Stop => {
                 stand.stop(node, Duration::from_secs(100_000)).await;
                 let image = stand.disk(node).sparse_image();
-                let index_shape = Some((config(true).index_slots, config(true).index_entries));
-                let options = AuditOptions { index_shape, dispatched: true, ..AuditOptions::default() };
+                let options = AuditOptions { dispatched: true, ..AuditOptions::of(&config(true)) };
                 let found = audit(&StoreFiles(&image), &options).unwrap().findings;
                 self.errors.lock().unwrap().extend(found.iter().map(|finding| format!("life {number}: {finding}")));
             }

@@ -319,8 +319,7 @@ fn describe(found: &BTreeMap<PathBuf, Outcome>, now: &BTreeMap<PathBuf, Vec<u8>>
 
 /// What is wrong with a store that was closed.
 fn unsound(image: &SparseImage) -> Vec<String> {
-    let index_shape = Some((config().index_slots, config().index_entries));
-    let options = AuditOptions { index_shape, dispatched: true, ..AuditOptions::default() };
+    let options = AuditOptions { dispatched: true, ..AuditOptions::of(&config()) };
     audit(&StoreFiles(image), &options).unwrap().findings.iter().map(ToString::to_string).collect()
 }
 

@@ -6,7 +6,7 @@ use host::Host;
 use message::QueueOffset;
 
 use crate::{
-    config::{BrokerConfig, Role},
+    config::BrokerConfig,
     group_master::GroupMaster,
     offsets::{ConsumerOffsets, GroupQueue},
 };
@@ -21,14 +21,9 @@ pub(crate) struct Commits {
 }
 
 impl Commits {
-    /// Whether this is a slave, to which a topic may come with the log before it comes with the tables.
-    pub(crate) fn is_of_slave(&self) -> bool {
-        self.config.role == Role::Slave
-    }
-
     /// Sets an offset, forwards or backwards.
     pub(crate) fn commit(&self, at: GroupQueue<'_>, offset: QueueOffset) {
-        let is_alone = self.is_of_slave() && !self.master.is_known();
+        let is_alone = !self.config.role.is_master() && !self.master.is_known();
         let now_ms = self.host.wall_ms();
         if is_alone {
             self.offsets.commit_alone(at, offset, now_ms);

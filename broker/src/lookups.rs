@@ -18,7 +18,7 @@ use crate::{
     log_epochs::LogEpochs,
     offsets::{ConsumerOffsets, GroupQueue},
     pull::wire,
-    topics::Topics,
+    topics::{Topics, came_with_the_log},
 };
 
 /// Answers questions about offsets, and keeps those that groups commit.
@@ -62,7 +62,7 @@ impl Lookups {
         let (Some(queue), Some(offset)) = (queue, offset) else {
             return Response::failure(ResponseCode::INVALID_PARAMETER, "queueId and commitOffset must not be negative");
         };
-        let is_of_log = || self.commits.is_of_slave() && self.store.max_offset(topic, queue).0 > 0;
+        let is_of_log = || came_with_the_log(self.commits.config.role, &self.store, topic, queue);
         if self.topics.shape(topic).is_none() && !is_of_log() {
             return Response::failure(ResponseCode::TOPIC_NOT_EXIST, format!("Topic {topic} not exist!"));
         }

@@ -20,7 +20,7 @@ use crate::{
     log_epochs::LogEpochs,
     offsets::{ConsumerOffsets, GroupQueue},
     tag_filter::TagFilter,
-    topics::{TopicShape, Topics},
+    topics::{TopicShape, Topics, came_with_the_log},
 };
 
 /// Bits of the `sysFlag` of a pull. Source: `spec/protocol.md` 7.1.
@@ -130,14 +130,14 @@ impl<P: Clone + Send + Sync + 'static> Pulls<P> {
             return Reply::Now(self.moved(&plan, place, "LOG_WAS_CUT"));
         }
         let result = self.read(&plan, wanted);
-        match plan.hold {
-            Some(time) if self.wait(&result, wanted) != Wait::No => {
-                let wait = self.wait(&result, wanted);
+        let wait = self.wait(&result, wanted);
+        match plan.hold.filter(|_| wait != Wait::No) {
+            Some(time) => {
                 let most = if self.has_master() { REDIRECT_AFTER } else { HOLD_MAX };
                 let this = Arc::clone(self);
                 Reply::later(async move { this.hold(plan, (wanted, wait), time.min(most)).await })
             }
-            _ => Reply::Now(self.answer(&plan, wanted, result)),
+            None => Reply::Now(self.answer(&plan, wanted, result)),
         }
     }
 
@@ -363,8 +363,7 @@ impl<P: Clone + Send + Sync + 'static> Pulls<P> {
     /// A topic that came to a slave with the log, and not yet with the tables: it is read as its queues are.
     fn topic_of_log(&self, header: &PullMessageRequestHeader) -> Option<TopicShape> {
         let queue = u32::try_from(header.queue_id).ok()?;
-        let is_there = !self.config.role.is_master() && self.store.max_offset(&header.topic, queue).0 > 0;
-        is_there.then(|| TopicShape::of_log(queue))
+        came_with_the_log(self.config.role, &self.store, &header.topic, queue).then(|| TopicShape::of_log(queue))
     }
 
     /// What the pull wants of its queue: as the request says itself, or as the group registered it.

@@ -9,8 +9,12 @@ use indexmap::IndexMap;
 use message::validate_topic;
 use remoting::body::{DataVersion, TopicConfig, TopicConfigSerializeWrapper, TopicFilterType};
 use serde::{Deserialize, Serialize};
+use store::Store;
 
-use crate::table_file::{SaveError, TableFile};
+use crate::{
+    config::Role,
+    table_file::{SaveError, TableFile},
+};
 
 /// The template of topics that a send creates.
 pub(crate) const TEMPLATE: &str = "TBW102";
@@ -60,6 +64,12 @@ pub(crate) struct TopicShape {
     pub(crate) sys_flag: i32,
     /// The change that created it; see [`Topics::is_saved`].
     pub(crate) created: u64,
+}
+
+/// Whether a topic that is in no table came to a slave with the log, before it comes with the tables: then the log has
+/// messages in this queue.
+pub(crate) fn came_with_the_log(role: Role, store: &Store, topic: &str, queue: u32) -> bool {
+    !role.is_master() && store.max_offset(topic, queue).0 > 0
 }
 
 impl TopicShape {

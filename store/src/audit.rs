@@ -25,6 +25,7 @@ use host::fs::DirEntry;
 use message::{DelayLevels, Properties, RecordView, body_crc};
 
 use crate::{
+    StoreConfig,
     entry::CqEntry,
     follow::{entry_tags_code, has_entry},
     index::{IndexHeader, IndexShape},
@@ -95,6 +96,18 @@ impl Default for AuditOptions {
 }
 
 impl AuditOptions {
+    /// How a store of these settings is to be looked at.
+    #[must_use]
+    pub fn of(config: &StoreConfig) -> AuditOptions {
+        let usual = AuditOptions::default();
+        AuditOptions {
+            commit_log_dir: config.commit_log_dir.clone().unwrap_or(usual.commit_log_dir),
+            index_shape: Some((config.index_slots, config.index_entries)),
+            delay_levels: config.delay_levels.clone(),
+            dispatched: usual.dispatched,
+        }
+    }
+
     /// What is in an index file of this length.
     fn index_shape(&self, len: u64) -> IndexShape {
         let (slots, entries) = self.index_shape.unwrap_or_else(|| {

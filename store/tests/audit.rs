@@ -20,8 +20,7 @@ fn audit_with(root: &Path, options: &AuditOptions) -> Audit {
 
 /// How the stores of these tests are configured.
 fn of_config() -> AuditOptions {
-    let config = config(Path::new(""));
-    AuditOptions { index_shape: Some((config.index_slots, config.index_entries)), ..AuditOptions::default() }
+    AuditOptions::of(&config(Path::new("")))
 }
 
 /// A closed store whose log has several files and whose queues have some, too.

@@ -188,12 +188,7 @@ fn a_topic_that_was_deleted_and_made_again_holds_its_new_messages() {
             for is_clean in [true, false] {
                 let later = begun_again(&dir, (old, 0, new)).await;
                 write_queue(&dir, &later);
-                let shape = config(&dir);
-                let options = AuditOptions {
-                    index_shape: Some((shape.index_slots, shape.index_entries)),
-                    ..AuditOptions::default()
-                };
-                let found = audit(&Dir(dir.clone()), &options).unwrap().findings;
+                let found = audit(&Dir(dir.clone()), &AuditOptions::of(&config(&dir))).unwrap().findings;
                 assert!(found.is_empty(), "{old} old, {new} new: {found:?}");
                 if !is_clean {
                     fs::write(dir.join("abort"), "1").unwrap();

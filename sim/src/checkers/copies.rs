@@ -183,10 +183,9 @@ impl Logs {
         let had = self.nodes.get(&slave).filter(has_it);
         let promised = self.promises_copies.contains(&master);
         match had.map(|log| log.fate(promotion, phy)) {
-            Some(fate) if promised => fate,
             Some(Fate::Lost(_)) | None if !promised => Fate::LegallyLost([promotion; 2]),
-            Some(fate) => fate,
             None => Fate::Lost(vec![ok, promotion]),
+            Some(fate) => fate,
         }
     }
 

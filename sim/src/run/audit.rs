@@ -44,16 +44,9 @@ impl AuditSource for StoreFiles<'_> {
 /// Audits the stores of all brokers that run. One that is down may hold what its next recovery would put in order.
 pub(super) fn audit_all(cluster: &Cluster, converged: bool) {
     for node in cluster.of_kind(Kind::Broker).filter(|node| cluster.is_up(node)) {
-        let Some(config) =
-            cluster.plan.scenario.broker(group_of(&node)).and_then(|group| broker_config(cluster, group, &node).ok())
-        else {
-            continue;
-        };
+        let Some(options) = options_of(cluster, &node) else { continue };
+        let options = AuditOptions { dispatched: converged, ..options };
         let image = cluster.stand.disk(cluster.id(&node)).sparse_image();
-        let mut options = AuditOptions { dispatched: converged, ..AuditOptions::default() };
-        options.index_shape = Some((config.store.index_slots, config.store.index_entries));
-        options.delay_levels = config.store.delay_levels;
-        options.commit_log_dir = config.store.commit_log_dir.unwrap_or(options.commit_log_dir);
         let found = audit(&StoreFiles(&image), &options).expect("an image is in memory");
         cluster.record(&node, |_| Event::Audited { records: found.records, entries: found.entries });
         dead_letters(cluster, &node, &StoreFiles(&image), &options.commit_log_dir);
@@ -63,29 +56,30 @@ pub(super) fn audit_all(cluster: &Cluster, converged: bool) {
     }
 }
 
+/// How the store of a broker is to be looked at, by its settings.
+fn options_of(cluster: &Cluster, node: &str) -> Option<AuditOptions> {
+    let group = cluster.plan.scenario.broker(group_of(node))?;
+    Some(AuditOptions::of(&broker_config(cluster, group, node).ok()?.store))
+}
+
 /// Compares the log of each slave that runs with its master's.
 pub(super) fn compare_all(cluster: &Cluster) {
-    for group in cluster.plan.scenario.brokers.iter().filter(|group| group.replicas.len() > 1) {
-        let nodes: Vec<String> = (0..group.replicas.len()).map(|replica| format!("{}/{replica}", group.name)).collect();
-        let ends = cluster.recorder.with(super::replicas::ends);
-        let master = &cluster.master_of(&group.name);
-        let slaves = nodes.iter().filter(|node| *node != master && cluster.is_up(node) && cluster.is_up(master));
-        for slave in slaves {
-            let image = |node: &str| cluster.stand.disk(cluster.id(node)).sparse_image();
-            let (ours, theirs) = (image(slave), image(master));
-            let end = |node: &String| ends.get(node).copied().unwrap_or(0);
-            let (bytes, differs) = compare(&StoreFiles(&ours), &StoreFiles(&theirs), end(slave).min(end(master)));
-            cluster.record(slave, |_| Event::Compared(bytes));
-            if let Some((from, what)) = differs {
-                cluster.record(slave, |_| Event::Differs(from, what));
-            }
+    let ends = cluster.recorder.with(super::replicas::ends);
+    for (slave, master) in super::replicas::followers(cluster) {
+        let Some(options) = options_of(cluster, &slave) else { continue };
+        let end = |node: &String| ends.get(node).copied().unwrap_or(0);
+        let [ours, theirs] = [&slave, &master].map(|node| cluster.stand.disk(cluster.id(node)).sparse_image());
+        let end = end(&slave).min(end(&master));
+        let (bytes, differs) = compare(&StoreFiles(&ours), &StoreFiles(&theirs), &options.commit_log_dir, end);
+        cluster.record(&slave, |_| Event::Compared(bytes));
+        if let Some((from, what)) = differs {
+            cluster.record(&slave, |_| Event::Differs(from, what));
         }
     }
 }
 
 /// Compares two logs up to `end` where both have files: how many bytes that are, and the first that differs.
-fn compare(ours: &StoreFiles<'_>, theirs: &StoreFiles<'_>, end: u64) -> (u64, Option<(u64, String)>) {
-    let dir = Path::new("commitlog");
+fn compare(ours: &StoreFiles<'_>, theirs: &StoreFiles<'_>, dir: &Path, end: u64) -> (u64, Option<(u64, String)>) {
     let (mut compared, mut differs) = (0, None);
     for entry in ours.list(dir).expect("an image is in memory") {
         let file = dir.join(&entry.name);
