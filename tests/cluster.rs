@@ -31,12 +31,16 @@ async fn start_broker(folder: &Path, name: &str, port: u16, namesrv: SocketAddr)
     Broker::start(broker_config(&folder.join(name), namesrv, &more)).await.unwrap()
 }
 
+/// The machine's disk may be as full as it is.
+const ANY_DISK: &str =
+    "cleanFileForciblyEnable=false\ndiskMaxUsedSpaceRatio=100\nrocketmq.broker.diskSpaceWarningLevelRatio=1";
+
 /// Settings of a broker with small files, and `more` lines.
 fn broker_config(root: &Path, namesrv: SocketAddr, more: &str) -> BrokerConfig {
     let text = format!(
         "namesrvAddr={namesrv}\nstorePathRootDir={}\n\
          mappedFileSizeCommitLog=1MiB\nmappedFileSizeConsumeQueue=20000\n\
-         maxHashSlotNum=1000\nmaxIndexNum=4000\n{more}\n",
+         maxHashSlotNum=1000\nmaxIndexNum=4000\n{ANY_DISK}\n{more}\n",
         root.display()
     );
     BrokerConfig::read(read_properties(&text, "broker").unwrap()).unwrap().0

@@ -59,6 +59,10 @@ impl Drop for Running {
     }
 }
 
+/// The machine's disk may be as full as it is.
+const ANY_DISK: &str =
+    "cleanFileForciblyEnable=false\ndiskMaxUsedSpaceRatio=100\nrocketmq.broker.diskSpaceWarningLevelRatio=1";
+
 /// A configuration file with a store of its own.
 fn config(folder: &Path, name: &str, more: &str) -> std::path::PathBuf {
     let file = folder.join(format!("{name}.conf"));
@@ -66,7 +70,7 @@ fn config(folder: &Path, name: &str, more: &str) -> std::path::PathBuf {
     let port = if more.contains("listenPort") { "" } else { "listenPort=0" };
     let text = format!(
         "storePathRootDir={}\n{port}\nmappedFileSizeCommitLog=1048576\nmaxHashSlotNum=1000\n\
-         maxIndexNum=4000\nnamesrvAddr=127.0.0.1:1\n{more}\n",
+         maxIndexNum=4000\nnamesrvAddr=127.0.0.1:1\n{more}\n{ANY_DISK}\n",
         store.display()
     );
     std::fs::write(&file, text).unwrap();

@@ -10,8 +10,7 @@ use remoting::{NoHeader, Request, ResponseCode, SendMessageResponseHeader, Topic
 use stage::{Caller, pull_from, send_to, waiting, with_broker};
 
 /// Everything expires at once, and is deleted only if somebody asks for it.
-const EXPIRING: &str = "fileReservedTime=0\ndeleteWhen=4\ndiskMaxUsedSpaceRatio=95\ncleanFileForciblyEnable=false\n\
-                        deleteCommitLogFilesInterval=1";
+const EXPIRING: &str = "fileReservedTime=0\ndeleteWhen=4\ndeleteCommitLogFilesInterval=1";
 
 /// A body of which 17 fill a log file of this stage.
 fn body(number: i64) -> String {

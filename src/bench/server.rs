@@ -33,7 +33,8 @@ impl Server {
             &settings,
             format!(
                 "brokerName=broker-a\nbrokerIP1=127.0.0.1\nbindAddress=127.0.0.1\nlistenPort={port}\n\
-                 storePathRootDir={}\nstorePathCommitLog={}\n",
+                 storePathRootDir={}\nstorePathCommitLog={}\ncleanFileForciblyEnable=false\n\
+                 rocketmq.broker.diskSpaceWarningLevelRatio=1\n",
                 store.display(),
                 store.join("commitlog").display()
             ),

@@ -101,6 +101,12 @@ pub struct StoreConfig {
     /// Used space in percent above which writes are refused (`diskSpaceWarningLevelRatio`); default 90, taken as at
     /// least 35 and at most 90.
     pub disk_warning_percent: u8,
+    /// Takes the place of [`disk_clean_forcibly_percent`](StoreConfig::disk_clean_forcibly_percent), without its bounds
+    /// (`rocketmq.broker.diskSpaceCleanForciblyRatio`, a fraction, with the reference a system property); default none.
+    pub disk_clean_forcibly_override: Option<u8>,
+    /// Takes the place of [`disk_warning_percent`](StoreConfig::disk_warning_percent), without its bounds
+    /// (`rocketmq.broker.diskSpaceWarningLevelRatio`, a fraction, with the reference a system property); default none.
+    pub disk_warning_override: Option<u8>,
     /// Whether files that are not expired may be deleted at all (`cleanFileForciblyEnable`); default true.
     pub clean_file_forcibly: bool,
     /// Whether recovery checks the CRC of bodies (`checkCRCOnRecover`); default true.
@@ -133,16 +139,16 @@ pub struct StoreConfig {
 }
 
 impl StoreConfig {
-    /// [`disk_clean_forcibly_percent`](StoreConfig::disk_clean_forcibly_percent) as it is taken.
+    /// Used space in percent above which the oldest files go, expired or not.
     #[must_use]
     pub fn clean_forcibly_level(&self) -> u8 {
-        self.disk_clean_forcibly_percent.clamp(30, 85)
+        self.disk_clean_forcibly_override.unwrap_or_else(|| self.disk_clean_forcibly_percent.clamp(30, 85))
     }
 
-    /// [`disk_warning_percent`](StoreConfig::disk_warning_percent) as it is taken.
+    /// Used space in percent above which writes are refused.
     #[must_use]
     pub fn warning_level(&self) -> u8 {
-        self.disk_warning_percent.clamp(35, 90)
+        self.disk_warning_override.unwrap_or_else(|| self.disk_warning_percent.clamp(35, 90))
     }
 
     /// The defaults of RocketMQ for a store under `root`.
@@ -186,6 +192,8 @@ impl StoreConfig {
             disk_max_used_percent: 75,
             disk_clean_forcibly_percent: 85,
             disk_warning_percent: 90,
+            disk_clean_forcibly_override: None,
+            disk_warning_override: None,
             clean_file_forcibly: true,
             check_crc_on_recover: true,
             read_uncommitted: false,

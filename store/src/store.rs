@@ -694,6 +694,7 @@ mod tests {
             page_cache_busy_timeout: timeout,
             commit_log_file_bytes: 16 << 10,
             message_index: false,
+            disk_warning_override: Some(100),
             ..StoreConfig::new(dir.path())
         };
         host::real::run("test", |_| async move {

@@ -8,7 +8,7 @@ use base64::Engine as _;
 use message::{OffsetMessageId, PhyOffset, QueueOffset, StoredMessage};
 use serde_json::Value;
 use staticfire_store::{GetStatus, KeyQuery, Store, StoreConfig};
-use support::{copy_dir, find, get, golden, on_machine, read_all};
+use support::{any_disk, copy_dir, find, get, golden, on_machine, read_all};
 
 fn lines(path: PathBuf) -> Vec<Value> {
     std::fs::read_to_string(path).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -20,7 +20,7 @@ fn golden_config(root: &Path) -> StoreConfig {
         consume_queue_file_bytes: 6000,
         index_slots: 1000,
         index_entries: 4000,
-        ..StoreConfig::new(root)
+        ..any_disk(root)
     }
 }
 

@@ -53,6 +53,7 @@ impl Java {
         let mut command = Command::new("java");
         command
             .args(["-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", &self.class_path])
+            .arg("-Drocketmq.broker.diskSpaceWarningLevelRatio=1")
             .args(["user.home", "rocketmq.home.dir"].map(|key| format!("-D{key}={}", folder.display())))
             .arg(class)
             .current_dir(folder);

@@ -9,7 +9,7 @@ use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use crate::driver::{Driver, Java};
-use crate::servers::{BROKER_NAME, Cluster, Maker, START_OR_STOP, free_ports, last_lines};
+use crate::servers::{ANY_DISK, BROKER_NAME, Cluster, Maker, START_OR_STOP, free_ports, last_lines};
 
 /// Longest wait for a slave, or for clients to see a master: the reference connects again after 6 s, its silence counts
 /// after 20 s, and clients ask for routes every 30 s. A busy machine takes several times as long.
@@ -116,7 +116,7 @@ impl Node {
             "brokerName={BROKER_NAME}\nbrokerClusterName=conformance\nlistenPort={port}\nbindAddress=127.0.0.1\n\
              brokerIP1=127.0.0.1\nbrokerIP2=127.0.0.1\nstorePathRootDir={at}/store\n\
              storePathCommitLog={at}/store/commitlog\nmappedFileSizeCommitLog=1048576\nmappedFileSizeConsumeQueue=6000\n\
-             autoCreateTopicEnable=true\nmaxHashSlotNum=1000\nmaxIndexNum=1000\ntimerWheelEnable=false\n{settings}\n"
+             autoCreateTopicEnable=true\nmaxHashSlotNum=1000\nmaxIndexNum=1000\ntimerWheelEnable=false\n{ANY_DISK}\n{settings}\n"
         );
         std::fs::write(folder.join("broker.conf"), config).unwrap();
         Node { java, maker, folder, port, process: None }

@@ -12,6 +12,10 @@ use tempfile::TempDir;
 
 use crate::driver::Java;
 
+/// The machine's disk may be as full as it is. For the reference the last one is a system property.
+pub const ANY_DISK: &str =
+    "cleanFileForciblyEnable=false\ndiskMaxUsedSpaceRatio=100\nrocketmq.broker.diskSpaceWarningLevelRatio=1";
+
 pub const BROKER_NAME: &str = "broker-a";
 
 /// Longest time a server may take to open its port, or to stop. Apache's took 30 s to start on a machine with more work
@@ -63,7 +67,7 @@ impl Cluster {
                  bindAddress=127.0.0.1\nbrokerIP1=127.0.0.1\nbrokerIP2=127.0.0.1\n\
                  storePathRootDir={at}/{store}\nstorePathCommitLog={at}/{store}/commitlog\n\
                  mappedFileSizeCommitLog=1048576\nmappedFileSizeConsumeQueue=6000\nautoCreateTopicEnable=true\n\
-                 maxHashSlotNum=1000\nmaxIndexNum=1000\ntimerWheelEnable=false\n"
+                 maxHashSlotNum=1000\nmaxIndexNum=1000\ntimerWheelEnable=false\n{ANY_DISK}\n"
             )
         };
         let master = broker(broker_port, "store") + "brokerId=0\n";

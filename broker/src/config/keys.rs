@@ -212,6 +212,20 @@ static SUPPORTED: &[Key<BrokerConfig>] = &[
             show: |c| c.store.disk_warning_percent.to_string(),
         },
     },
+    Key {
+        name: "rocketmq.broker.diskSpaceCleanForciblyRatio",
+        field: Other {
+            read: |c, text| read_fraction(text).map(|percent| c.store.disk_clean_forcibly_override = percent),
+            show: |c| show_fraction(c.store.disk_clean_forcibly_override),
+        },
+    },
+    Key {
+        name: "rocketmq.broker.diskSpaceWarningLevelRatio",
+        field: Other {
+            read: |c, text| read_fraction(text).map(|percent| c.store.disk_warning_override = percent),
+            show: |c| show_fraction(c.store.disk_warning_override),
+        },
+    },
     Key { name: "cleanFileForciblyEnable", field: Flag(|c| &mut c.store.clean_file_forcibly) },
     Key { name: "checkCRCOnRecover", field: Flag(|c| &mut c.store.check_crc_on_recover) },
     Key { name: "readUnCommitted", field: Flag(|c| &mut c.store.read_uncommitted) },
@@ -303,6 +317,21 @@ fn read_percent(text: &str) -> Result<u8, String> {
     text.parse().ok().filter(|percent| *percent <= 100).ok_or_else(|| "a percentage from 0 to 100".to_owned())
 }
 
+/// Used space is a whole percentage, so a fraction is as good as the largest percentage that it reaches. As with the
+/// system properties of the reference, nothing means that the key counts that is bounded.
+fn read_fraction(text: &str) -> Result<Option<u8>, String> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let fraction = text.parse().ok().filter(|fraction: &f64| (0.0..=1.0).contains(fraction));
+    let fraction = fraction.ok_or("a fraction from 0 to 1")?;
+    Ok((0..=100).rev().find(|percent| f64::from(*percent) / 100.0 <= fraction))
+}
+
+fn show_fraction(percent: Option<u8>) -> String {
+    percent.map_or_else(String::new, |percent| (f64::from(percent) / 100.0).to_string())
+}
+
 /// A body must leave room for the header in a frame.
 fn read_message_max(config: &mut BrokerConfig, text: &str) -> Result<(), String> {
     let size: Option<usize> = text.parse().ok();
@@ -387,6 +416,30 @@ mod tests {
             "b.conf:1: brokerIP1 = `0.0.0.0`: clients need an address and this is none: set brokerIP1"
         );
         read("bindAddress=0.0.0.0\nbrokerIP1=10.0.0.1");
+    }
+
+    /// The keys in percent are bounded; the fractions, which the reference takes as system properties, are not.
+    #[test]
+    fn a_fraction_takes_the_place_of_a_bounded_percentage() {
+        let levels = |text: &str| {
+            let store = read(text).store;
+            (store.clean_forcibly_level(), store.warning_level())
+        };
+        assert_eq!(levels(""), (85, 90));
+        assert_eq!(levels("diskSpaceCleanForciblyRatio=99\ndiskSpaceWarningLevelRatio=1"), (85, 35));
+        let fractions = |clean, warning| {
+            let name = "rocketmq.broker.diskSpace";
+            levels(&format!("{name}CleanForciblyRatio={clean}\n{name}WarningLevelRatio={warning}"))
+        };
+        assert_eq!(fractions("0.57", "1"), (57, 100));
+        assert_eq!(fractions("0.999", ""), (99, 90));
+        let shown = read("rocketmq.broker.diskSpaceWarningLevelRatio=0.29").show();
+        assert!(shown.contains("\nrocketmq.broker.diskSpaceWarningLevelRatio=0.29\n"), "{shown}");
+        for wrong in ["95", "-0.1", "NaN"] {
+            let text = format!("rocketmq.broker.diskSpaceWarningLevelRatio={wrong}");
+            let error = BrokerConfig::read(read_properties(&text, "broker.conf").unwrap()).unwrap_err().to_string();
+            assert_says(&error, "a fraction from 0 to 1");
+        }
     }
 
     /// A synchronous master that nobody told how many copies to wait for waits for one slave's. The reference waits for

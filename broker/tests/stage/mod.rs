@@ -24,12 +24,16 @@ use staticfire_broker::{Broker, BrokerConfig};
 /// How long anything may take.
 pub const TIMEOUT: Duration = Duration::from_secs(10);
 
+/// The machine's disk may be as full as it is.
+const ANY_DISK: &str =
+    "cleanFileForciblyEnable=false\ndiskMaxUsedSpaceRatio=100\nrocketmq.broker.diskSpaceWarningLevelRatio=1";
+
 /// A configuration with small files under `root`, any port, and `more` lines.
 pub fn config(root: &Path, more: &str) -> BrokerConfig {
     let port = if more.contains("listenPort") { "" } else { "listenPort=0" };
     let text = format!(
         "storePathRootDir={}\n{port}\nmappedFileSizeCommitLog=1MiB\nmappedFileSizeConsumeQueue=20000\n\
-         maxHashSlotNum=100\nmaxIndexNum=400\n{more}",
+         maxHashSlotNum=100\nmaxIndexNum=400\n{ANY_DISK}\n{more}",
         root.display()
     );
     let (config, idle) = BrokerConfig::read(read_properties(&text, "test").unwrap()).unwrap();
