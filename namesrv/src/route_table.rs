@@ -9,6 +9,9 @@ use std::{
 use host::time::Mono;
 use remoting::body::{BrokerData, ClusterInfo, DataVersion, QueueData, TopicConfig, TopicRouteData};
 
+/// The topic whose route producers take for topics that are not there yet.
+const TEMPLATE: &str = "TBW102";
+
 /// The id of a master in its group.
 const MASTER: i64 = 0;
 
@@ -172,15 +175,21 @@ impl RouteTable {
     }
 
     /// Where a topic can be written and read; `None` if no live broker serves it.
+    ///
+    /// Of the template only groups with a master: nobody else can make a topic, and a client of Apache's that was told of
+    /// a slave alone never asks again for the template's route, even when the master is back.
     pub(crate) fn route(&self, topic: &str) -> Option<TopicRouteData> {
         let inner = self.lock();
-        let queues = inner.topics.get(topic)?;
+        let mut queues = inner.topics.get(topic)?.clone();
+        if topic == TEMPLATE {
+            queues.retain(|name, _| inner.groups.get(name).is_some_and(|group| group.addrs.contains_key(&MASTER)));
+        }
         let broker_datas: Vec<BrokerData> =
             queues.keys().filter_map(|name| inner.groups.get(name).map(|group| group.data(name))).collect();
         if broker_datas.is_empty() {
             return None;
         }
-        Some(TopicRouteData { broker_datas, queue_datas: queues.values().cloned().collect(), ..Default::default() })
+        Some(TopicRouteData { broker_datas, queue_datas: queues.into_values().collect(), ..Default::default() })
     }
 
     /// All clusters with their brokers.

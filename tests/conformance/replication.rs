@@ -39,9 +39,9 @@ fn follow(of_master: Maker, of_slave: Maker) {
     let mut master = Node::new(java, of_master, &folder, "master", master_port, master_settings);
     let mut slave = Node::new(java, of_slave, &folder, "slave", slave_port, slave_settings);
     master.start(&names);
+    slave.start(&names);
     let mut driver = Driver::start(java, &names, &folder);
     send_when_possible(&mut driver, "begin", &master);
-    slave.start(&names);
     // An empty slave begins with its master's last file, which must still be the first one then.
     assert_follows(&master, &slave);
 
