@@ -123,6 +123,13 @@ impl Host {
         self.machine.mono()
     }
 
+    /// As [`now`](Host::now), up to some 10 ms behind it, at a fraction of its cost: for figures that are taken of every
+    /// message.
+    #[must_use]
+    pub fn now_coarse(&self) -> Mono {
+        self.machine.mono_coarse()
+    }
+
     /// Wall-clock time of this node: milliseconds since 1970, UTC. It may be wrong, and it may jump either way.
     #[must_use]
     pub fn wall_ms(&self) -> i64 {

@@ -47,6 +47,11 @@ pub trait Machine: Send + Sync + 'static {
     /// Monotonic time since the node booted.
     fn mono(&self) -> Mono;
 
+    /// Monotonic time as of a moment ago, if that costs less.
+    fn mono_coarse(&self) -> Mono {
+        self.mono()
+    }
+
     /// Wall-clock milliseconds since 1970, UTC.
     fn wall_ms(&self) -> i64;
 

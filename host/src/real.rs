@@ -15,6 +15,8 @@ use std::{
 };
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+#[cfg(target_os = "linux")]
+use rustix::time::{ClockId, Timespec, clock_gettime};
 use tokio::sync::watch;
 
 use crate::{
@@ -101,6 +103,8 @@ where
         node: node.to_owned(),
         runtime: runtime.handle().clone(),
         booted: Instant::now(),
+        #[cfg(target_os = "linux")]
+        booted_ns: nanos(clock_gettime(ClockId::Monotonic)),
         chance: std::hash::RandomState::new(),
         panicked,
     }));
@@ -166,9 +170,17 @@ struct RealMachine {
     node: String,
     runtime: tokio::runtime::Handle,
     booted: Instant,
+    /// The same moment by the clock of the system that [`Instant`] takes.
+    #[cfg(target_os = "linux")]
+    booted_ns: u64,
     /// Keyed from the operating system's randomness; its hashes are this machine's draws.
     chance: std::hash::RandomState,
     panicked: watch::Sender<Option<(&'static str, String)>>,
+}
+
+#[cfg(target_os = "linux")]
+fn nanos(time: Timespec) -> u64 {
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 /// The moment `at` of a node that booted at `booted`.
@@ -209,6 +221,12 @@ impl Machine for RealMachine {
 
     fn mono(&self) -> Mono {
         Mono::from_nanos(u64::try_from(self.booted.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    #[cfg(target_os = "linux")]
+    fn mono_coarse(&self) -> Mono {
+        let now = nanos(clock_gettime(ClockId::MonotonicCoarse));
+        Mono::from_nanos(now.saturating_sub(self.booted_ns))
     }
 
     fn wall_ms(&self) -> i64 {

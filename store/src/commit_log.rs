@@ -19,7 +19,7 @@ use bytes::Bytes;
 use host::{Host, fs::Files, time::Mono};
 use indexmap::IndexMap;
 use message::{BLANK_BYTES, PhyOffset, QueueOffset, RecordView, Stamp, encode_blank, stamp};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, futures::Notified};
 
 mod copied;
 
@@ -57,8 +57,9 @@ pub(crate) struct CommitLog {
     names_unknown: AtomicBool,
     /// Nothing lies before this, because an empty log was begun anew here.
     base: AtomicU64,
-    /// `written` moved.
-    pub(crate) grown: Notify,
+    /// `written` moved. Appends tell only once somebody has asked.
+    grown: Notify,
+    is_followed: AtomicBool,
     /// `flushed` moved.
     pub(crate) synced: Notify,
     /// Someone waits for the next file to be made.
@@ -159,6 +160,7 @@ impl CommitLog {
             append_begun: AtomicU64::new(0),
             names_unknown: AtomicBool::new(false),
             base: AtomicU64::new(0),
+            is_followed: AtomicBool::new(false),
             grown: Notify::new(),
             synced: Notify::new(),
             file_wanted: Notify::new(),
@@ -206,9 +208,12 @@ impl CommitLog {
         if active.end() - tail.end < self.file_bytes / 2 {
             tail.ask_for_spare(self);
         }
+        let is_followed = self.is_followed.load(Ordering::Relaxed);
         drop(tail);
         if is_written {
-            self.grown.notify_waiters();
+            if is_followed {
+                self.grown.notify_waiters();
+            }
             if self.pool.is_some() {
                 self.tell_committed();
             }
@@ -302,6 +307,16 @@ impl CommitLog {
     /// End of what was written.
     pub(crate) fn written(&self) -> u64 {
         self.written.load(Ordering::Acquire)
+    }
+
+    /// Ends when what was written has grown after this call.
+    pub(crate) fn grown(&self) -> Notified<'_> {
+        if !self.is_followed.load(Ordering::Acquire) {
+            // Under the lock: an append that did not see this has written before the caller looks how far that is.
+            let _tail = self.lock_tail();
+            self.is_followed.store(true, Ordering::Release);
+        }
+        self.grown.notified()
     }
 
     /// For how long an append has been under way; zero if none is.
@@ -485,7 +500,7 @@ struct Timed<'a>(&'a AtomicU64);
 
 impl Timed<'_> {
     fn begin(log: &CommitLog) -> Timed<'_> {
-        log.append_begun.store(log.host.now().as_nanos().max(1), Ordering::Release);
+        log.append_begun.store(log.host.now_coarse().as_nanos().max(1), Ordering::Release);
         Timed(&log.append_begun)
     }
 }

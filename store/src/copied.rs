@@ -17,7 +17,7 @@ impl Store {
 
     /// Ends when [`max_phy`](Store::max_phy) moves after this call.
     pub fn log_grown(&self) -> Notified<'_> {
-        self.log.grown.notified()
+        self.log.grown()
     }
 
     /// Ends when [`flushed_phy`](Store::flushed_phy) moves after this call.

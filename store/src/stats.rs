@@ -105,7 +105,7 @@ impl Stats {
     /// One call stored messages. `begun` is when it began, if it is answered now. One look at the clock and at the lock:
     /// both are a part of what a put costs.
     pub(crate) fn put(&self, messages: u64, bytes: u64, begun: Option<Mono>) {
-        let now = self.host.now();
+        let now = self.host.now_coarse();
         let second = self.second_of(now);
         let mut inner = self.lock();
         inner.begin_second(second);
@@ -191,9 +191,10 @@ impl Inner {
     }
 
     fn begin_second(&mut self, now: u64) {
-        if self.seconds.back().is_none_or(|(second, _)| *second < now) {
-            self.seconds.push_back((now, self.counters));
+        if self.seconds.back().is_some_and(|(second, _)| *second >= now) {
+            return;
         }
+        self.seconds.push_back((now, self.counters));
         // Nobody asks for what was before.
         let old = self.seconds.partition_point(|(second, _)| second + SECONDS_MAX < now);
         self.seconds.drain(..old);

@@ -170,7 +170,7 @@ impl Store {
     /// See [`PutError`]. [`PutError::FileNotReady`] is rare and passes: then use
     /// [`put_when_ready`](Store::put_when_ready).
     pub fn put(&self, draft: &Draft<'_>) -> Result<Put, PutError> {
-        let begun = self.host.now();
+        let begun = self.host.now_coarse();
         let put = self.try_put(draft);
         self.count(begun, put.as_ref().map(std::slice::from_ref));
         put
@@ -195,7 +195,7 @@ impl Store {
     /// # Errors
     /// See [`PutError`]; [`PutError::CreateFile`] instead of [`PutError::FileNotReady`].
     pub async fn put_when_ready(&self, draft: &Draft<'_>) -> Result<Put, PutError> {
-        let begun = self.host.now();
+        let begun = self.host.now_coarse();
         let put = self.when_ready(|| self.try_put(draft)).await;
         self.count(begun, put.as_ref().map(std::slice::from_ref));
         put
@@ -207,7 +207,7 @@ impl Store {
     /// As [`put`](Store::put); then none was stored. A batch that is empty, of several queues, of a transaction, or
     /// too big for a log file is illegal.
     pub fn put_batch(&self, drafts: &[Draft<'_>]) -> Result<BatchPut, PutError> {
-        let begun = self.host.now();
+        let begun = self.host.now_coarse();
         let put = self.try_put_batch(drafts);
         self.count(begun, put.as_ref().map(|put| &put.puts[..]));
         put
@@ -248,7 +248,7 @@ impl Store {
     /// # Errors
     /// As [`put_when_ready`](Store::put_when_ready).
     pub async fn put_batch_when_ready(&self, drafts: &[Draft<'_>]) -> Result<BatchPut, PutError> {
-        let begun = self.host.now();
+        let begun = self.host.now_coarse();
         let put = self.when_ready(|| self.try_put_batch(drafts)).await;
         self.count(begun, put.as_ref().map(|put| &put.puts[..]));
         put
@@ -329,7 +329,9 @@ impl Store {
 
     pub(crate) fn appended(&self, end: PhyOffset) {
         host::point!("store.appended", end.0);
-        self.commit.notify_one();
+        if self.config.pool_enabled {
+            self.commit.notify_one();
+        }
         self.group.wake.notify_one();
         if self.bound == Bound::Written {
             self.dispatch.notify_one();
