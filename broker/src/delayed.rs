@@ -1,7 +1,7 @@
 //! Messages that wait for a delay level, and their delivery.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -81,6 +81,32 @@ enum Step {
     Failed,
 }
 
+/// How far the queue of a level had been filled at which moments: what was there has waited long enough one span later,
+/// whatever the wall clock makes of it, which may have been set back since.
+struct Waits {
+    span: Duration,
+    /// The end of the queue and when it was seen, both ascending.
+    seen: VecDeque<(QueueOffset, Mono)>,
+}
+
+impl Waits {
+    /// Notes that messages up to `end` are there.
+    fn note(&mut self, now: Mono, end: QueueOffset) {
+        let grain = (self.span / 64).min(Duration::from_secs(1));
+        if self.seen.back().is_none_or(|(last, at)| *last < end && now.since(*at) >= grain) {
+            self.seen.push_back((end, now));
+        }
+    }
+
+    /// The end of the messages that have waited long enough.
+    fn over(&mut self, now: Mono) -> Option<QueueOffset> {
+        let is_over = |at: &Mono| now.since(*at) >= self.span;
+        let count = self.seen.iter().take_while(|(_, at)| is_over(at)).count();
+        self.seen.drain(..count.saturating_sub(1));
+        self.seen.front().filter(|(_, at)| is_over(at)).map(|(end, _)| *end)
+    }
+}
+
 impl DelayedMessages {
     /// Continues where `stored` left off; offsets outside their queues are moved to the nearest end.
     pub(crate) fn new(
@@ -119,18 +145,13 @@ impl DelayedMessages {
     /// Delivers the messages of one level, until it is dropped.
     pub(crate) async fn deliver(&self, level: u32) {
         let queue = level - 1;
-        // Messages below an offset have waited long enough from a moment on, whatever the wall clock makes of them: it may
-        // have been set back since they were stored.
-        let mut overdue: Option<(QueueOffset, Mono)> = None;
+        let mut waits = Waits { span: self.span(level), seen: VecDeque::new() };
         loop {
             let offset = self.next(level);
-            overdue = overdue.filter(|(end, _)| *end > offset);
-            let waited = overdue.filter(|(_, from)| self.host.now() >= *from).map(|(end, _)| end);
-            match self.step(level, offset, waited) {
+            match self.step(level, offset, waits.over(self.host.now())) {
                 Step::Next(next) => self.advance(level, next),
                 Step::Wait(time) => {
-                    let stored = self.store.max_offset(SCHEDULE_TOPIC, queue);
-                    overdue.get_or_insert_with(|| (stored, self.host.now() + self.span(level)));
+                    waits.note(self.host.now(), self.store.max_offset(SCHEDULE_TOPIC, queue));
                     self.host.sleep(time.min(SLEEP_MAX)).await;
                 }
                 Step::Empty => self.store.arrival(SCHEDULE_TOPIC, queue, offset).await,
@@ -345,5 +366,23 @@ mod tests {
         assert_eq!(stored.get("REAL_QID"), Some("3"));
         assert_eq!(stored.get("DELAY"), Some("18"));
         assert_eq!(stored.get("TAGS"), Some("a"));
+    }
+    /// Each message has waited long enough one span after it was there, and not one span after those before it.
+    #[test]
+    fn a_wait_is_over_for_what_was_there_one_span_before() {
+        let at = |ms| Mono::default() + Duration::from_millis(ms);
+        let mut waits = Waits { span: Duration::from_secs(64), seen: VecDeque::new() };
+        waits.note(at(0), QueueOffset(3));
+        waits.note(at(500), QueueOffset(4)); // Too soon to be told from the first.
+        waits.note(at(1000), QueueOffset(5));
+        waits.note(at(9000), QueueOffset(5));
+        waits.note(at(30_000), QueueOffset(9));
+        let over = [63_999, 64_000, 65_000, 93_999, 94_000, 200_000].map(|ms| waits.over(at(ms)).map(|end| end.0));
+        assert_eq!(over, [None, Some(3), Some(5), Some(5), Some(9), Some(9)]);
+        assert_eq!(waits.seen.len(), 1);
+        // An hour of messages keeps at most as many ends as it has seconds.
+        let mut waits = Waits { span: Duration::from_secs(3600), seen: VecDeque::new() };
+        (0..40_000_u64).for_each(|tick| waits.note(at(tick * 100), QueueOffset(tick)));
+        assert_eq!(waits.seen.len(), 4000);
     }
 }
