@@ -2,12 +2,14 @@
 //! beside a plain copy, recovery beside reading the log with checksums alone, one waiter for the disk beside 64, and
 //! opening many queues.
 //!
-//! `cargo bench --bench store`. Everything is measured in turns in one process, and medians are printed: ratios mean
-//! something on a busy machine, single figures do not.
+//! `cargo bench --bench store`. Everything is measured in turns, and medians are printed: ratios mean something on a busy
+//! machine, single figures do not. Memory is measured in processes of their own, which do nothing else: in one that has
+//! freed memory before, a store would find that and seem to take none.
 #![expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "measures real time around a real store")]
 
 use std::{
     path::{Path, PathBuf},
+    process::{Command, Stdio},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -30,11 +32,19 @@ const WAITERS: usize = 64;
 /// Topics and queues of each: 10,000 queues.
 const TOPICS: u32 = 100;
 const QUEUES: u32 = 100;
+/// Argument of a process that opens the store in the directory named behind it and prints the bytes that this took.
+const MEMORY_OF: &str = "--memory-of";
 
 /// A line of the report: what, the figure, what it is measured beside, the ratio, and what is asked for.
 type Line = [String; 5];
 
 fn main() {
+    let mut arguments = std::env::args_os().skip_while(|argument| argument != MEMORY_OF).skip(1);
+    if let Some(dir) = arguments.next() {
+        let bytes = host::real::run("bench", move |_| memory_of(dir.into())).expect("nothing panicked");
+        println!("{bytes}");
+        return;
+    }
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("the build directory can be written");
     let root = dir.path().to_owned();
     let lines = host::real::run("bench", |host| measure(host, root)).expect("nothing panicked");
@@ -226,13 +236,12 @@ async fn many_queues(root: &Path) -> [Line; 2] {
     drop(store);
     let (mut opened, mut taken) = (vec![], vec![]);
     for _ in 0..TURNS {
-        let before = anonymous_bytes();
         let begin = Instant::now();
         let store = Store::open(config(&dir, FlushDiskType::Async)).await.expect("it opens");
         opened.push(begin.elapsed());
-        taken.push(anonymous_bytes().saturating_sub(before) as f64 / f64::from(TOPICS * QUEUES));
         assert_eq!(store.max_offset("topic-7", 99).0, 1);
         store.shutdown().await.expect("a clean exit");
+        taken.push(memory_in_a_process_of_its_own(&dir) as f64 / f64::from(TOPICS * QUEUES));
     }
     let open = [
         format!("opening {} queues", TOPICS * QUEUES),
@@ -241,14 +250,36 @@ async fn many_queues(root: &Path) -> [Line; 2] {
         String::new(),
         "1 s".to_owned(),
     ];
-    // The first turn pays for memory that later ones find free.
-    let most = taken.iter().copied().fold(0.0, f64::max);
-    let memory =
-        ["memory of a queue".to_owned(), format!("{most:.0} B"), String::new(), String::new(), "4096 B".to_owned()];
+    let memory = [
+        "memory of a queue, without mapped files".to_owned(),
+        format!("{:.0} B", median(taken)),
+        String::new(),
+        String::new(),
+        "4096 B".to_owned(),
+    ];
     [open, memory]
 }
 
-/// Memory of this process that is not backed by files.
+/// Runs this program again, to open the store in `dir` and do nothing else. Returns the bytes that this took.
+fn memory_in_a_process_of_its_own(dir: &Path) -> u64 {
+    let this = std::env::current_exe().expect("it was started from a file");
+    let mut command = Command::new(this);
+    let output = command.arg(MEMORY_OF).arg(dir).stderr(Stdio::inherit()).output().expect("it can be started again");
+    assert!(output.status.success(), "the process that measures memory ended with {}", output.status);
+    let text = String::from_utf8(output.stdout).expect("it prints a number");
+    text.trim().parse().expect("it prints a number")
+}
+
+/// Opens the store in `dir`, which nobody has open, and returns the memory that this process took for it.
+async fn memory_of(dir: PathBuf) -> u64 {
+    let before = anonymous_bytes();
+    let store = Store::open(config(&dir, FlushDiskType::Async)).await.expect("it opens");
+    let taken = anonymous_bytes().checked_sub(before).expect("an open store takes memory");
+    store.shutdown().await.expect("a clean exit");
+    taken
+}
+
+/// Memory of this process that is not backed by files: pages of mapped files do not count.
 fn anonymous_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux has it");
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("the kernel counts it");
