@@ -69,18 +69,22 @@ pub(super) fn check(
         let Some(file) = open(source, path, options, number + 1 == names.len(), finds)? else { continue };
         let count = file.header.count;
         let walk = walk.get_or_insert_with(|| Records::from(log, file.header.begin_phy));
-        if is_clean {
-            check_slots(&file, finds);
-            check_header(&file, log, finds);
-        }
+        let mut slots = is_clean.then(|| Slots::of(&file));
         for number in 1..count {
             let entry = file.entry(number);
+            if let Some(slots) = &mut slots {
+                slots.pass(&file, number, &entry, finds);
+            }
             if !check_entry(&file, number, &entry, before, (log, extent), finds) {
                 continue;
             }
             if is_clean {
                 walk.pass(&entry, finds);
             }
+        }
+        if let Some(slots) = slots {
+            slots.end(&file, finds);
+            check_header(&file, log, finds);
         }
         entries += u64::from(count - 1);
         before = Some(file.header.end_ms);
@@ -124,29 +128,40 @@ fn open(
     Ok(Some(file))
 }
 
-/// Each slot names its latest entry, and each entry the one before it in its slot.
-fn check_slots(file: &File, finds: &mut Finds) {
-    let mut latest = vec![0; file.shape.slots as usize];
-    for number in 1..file.header.count {
-        let entry = file.entry(number);
+/// The slots of a file, while its entries are walked through: each slot names its latest entry, and each entry the one
+/// before it in its slot.
+struct Slots {
+    /// The latest entry of each slot so far; 0 if there is none.
+    latest: Vec<u32>,
+}
+
+impl Slots {
+    fn of(file: &File) -> Slots {
+        Slots { latest: vec![0; file.shape.slots as usize] }
+    }
+
+    fn pass(&mut self, file: &File, number: u32, entry: &IndexEntry, finds: &mut Finds) {
         let slot = file.shape.slot_of(entry.hash) as usize;
-        let expected = std::mem::replace(&mut latest[slot], number);
+        let expected = std::mem::replace(&mut self.latest[slot], number);
         if entry.before != expected {
             let what = format!("says that {} is before it in its slot, which is {expected}", entry.before);
             finds.add(file.of_entry(number, what));
         }
     }
-    let mut used = 0;
-    for (slot, latest) in (0..).zip(latest) {
-        used += u32::from(latest > 0);
-        let found = file.slot(slot);
-        if found != latest {
-            let what = format!("slot {slot} names entry {found}, its latest is {latest}");
-            finds.add(file.finding(file.shape.slot_at(slot), what));
+
+    fn end(self, file: &File, finds: &mut Finds) {
+        let mut used = 0;
+        for (slot, latest) in (0..).zip(self.latest) {
+            used += u32::from(latest > 0);
+            let found = file.slot(slot);
+            if found != latest {
+                let what = format!("slot {slot} names entry {found}, its latest is {latest}");
+                finds.add(file.finding(file.shape.slot_at(slot), what));
+            }
         }
-    }
-    if file.header.used_slots != used {
-        finds.add(file.finding(32, format!("the header counts {} used slots, {used} are", file.header.used_slots)));
+        if file.header.used_slots != used {
+            finds.add(file.finding(32, format!("the header counts {} used slots, {used} are", file.header.used_slots)));
+        }
     }
 }
 
