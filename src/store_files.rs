@@ -107,19 +107,28 @@ impl AuditSource for Directory<'_> {
         let path = if dir.as_os_str().is_empty() { self.0.to_owned() } else { self.0.join(dir) };
         let entries = match std::fs::read_dir(&path) {
             // A store that never had a queue has no directory for them.
-            Err(error) if error.kind() == io::ErrorKind::NotFound && !dir.as_os_str().is_empty() => {
+            Err(error)
+                if error.kind() == io::ErrorKind::NotFound && !dir.as_os_str().is_empty() && !path.is_symlink() =>
+            {
                 return Ok(Vec::new());
             }
             entries => entries.map_err(|error| of_path(&path, &error))?,
         };
         let entry = |entry: io::Result<std::fs::DirEntry>| {
-            let entry = entry?;
+            let entry = entry.map_err(|error| of_path(&path, &error))?;
             let name = entry.file_name().into_string();
-            let name = name.map_err(|name| io::Error::other(format!("{} is not UTF-8", name.display())))?;
-            Ok(DirEntry { name, is_dir: entry.file_type()?.is_dir() })
+            let name =
+                name.map_err(|name| of_path(&path, &io::Error::other(format!("{} is not UTF-8", name.display()))))?;
+            // People move directories to other disks and leave links to them.
+            let is_dir = match std::fs::metadata(entry.path()) {
+                Ok(metadata) => metadata.is_dir(),
+                // Each name in the root that counts is looked at by itself.
+                Err(_) if dir.as_os_str().is_empty() => false,
+                Err(error) => return Err(of_path(&entry.path(), &error)),
+            };
+            Ok(DirEntry { name, is_dir })
         };
-        let entries = entries.map(entry).collect::<io::Result<Vec<DirEntry>>>();
-        let mut entries = entries.map_err(|error| of_path(&path, &error))?;
+        let mut entries = entries.map(entry).collect::<io::Result<Vec<DirEntry>>>()?;
         entries.sort();
         Ok(entries)
     }
@@ -136,7 +145,12 @@ impl AuditSource for Directory<'_> {
 }
 
 fn of_path(path: &Path, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("cannot read {}: {error}", path.display()))
+    let path_shown = path.display();
+    let what = match std::fs::read_link(path) {
+        Ok(target) => format!("cannot read {path_shown}, a symbolic link to {}: {error}", target.display()),
+        Err(_) => format!("cannot read {path_shown}: {error}"),
+    };
+    io::Error::new(error.kind(), what)
 }
 
 /// Runs the command.

@@ -134,6 +134,42 @@ fn what_is_no_store_or_in_use_is_refused_in_one_line() {
     }
 }
 
+/// Directories that were moved to another disk are looked at like any other, and one whose disk is not there is named.
+#[test]
+fn links_to_directories_are_followed() {
+    let Some(golden) = golden() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("store");
+    copy(&golden.join("clean-exit/store"), &root);
+    let check = || out(&store(&["check", "--json"], &root)).to_owned();
+    let dump = || out(&store(&["dump"], &root)).to_owned();
+    let (checked, dumped) = (check(), dump());
+    assert!(serde_json::from_str::<Value>(&checked).unwrap()["index_entries"].as_u64() > Some(900), "{checked}");
+    let queue = "consumequeue/GoldTopic/1";
+    for (number, place) in
+        [queue, "consumequeue/GoldOrder", "consumequeue", "commitlog", "index", "config"].iter().enumerate()
+    {
+        let target = dir.path().join(format!("disk-{number}"));
+        std::fs::rename(root.join(place), &target).unwrap();
+        std::os::unix::fs::symlink(&target, root.join(place)).unwrap();
+        assert!(check() == checked && dump() == dumped, "{place}: {}", check());
+        let unmounted = target.with_extension("unmounted");
+        std::fs::rename(&target, &unmounted).unwrap();
+        let output = store(&["check"], &root);
+        let told = std::str::from_utf8(&output.stderr).unwrap();
+        assert_eq!((output.status.code(), told.lines().count()), (Some(1), 1), "{place}: {}{told}", out(&output));
+        let what = format!("{place}, a symbolic link to {}: No such file or directory", target.display());
+        assert!(told.contains(&what), "{told}");
+        std::fs::rename(&unmounted, &target).unwrap();
+    }
+    // Damage behind a link has the name that it has in the store.
+    let file = root.join(queue).join("00000000000000000000");
+    let mut bytes = std::fs::read(&file).unwrap();
+    bytes[27] ^= 1;
+    std::fs::write(&file, bytes).unwrap();
+    assert!(out(&store(&["check"], &root)).starts_with(&format!("{queue}/00000000000000000000 at 20: ")));
+}
+
 /// `admin promote` looks at the end of a log only, and finds what a look at all of it does.
 #[test]
 fn promotion_says_where_the_log_of_a_slave_ends() {

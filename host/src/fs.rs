@@ -51,7 +51,7 @@ impl OpenOptions {
 pub struct DirEntry {
     /// Its name, without the directory. Names that are not UTF-8 are refused by the listing.
     pub name: String,
-    /// Whether it is a directory.
+    /// Whether it is a directory, or a symbolic link to one. A link to nothing is none.
     pub is_dir: bool,
 }
 
@@ -85,6 +85,9 @@ pub struct Space {
 }
 
 /// The file systems of a node; made by [`Host::files`].
+///
+/// A symbolic link stands for what it points to, except that [`rename`](Files::rename) and
+/// [`remove_file`](Files::remove_file) are about the link. Of one that points to nothing the error says so.
 #[derive(Clone)]
 pub struct Files {
     machine: Arc<dyn Machine>,

@@ -266,7 +266,7 @@ impl Machine for RealMachine {
     }
 
     fn create_dir_all(&self, path: PathBuf) -> BoxFuture<io::Result<()>> {
-        Box::pin(files::blocking(move || std::fs::create_dir_all(path)))
+        Box::pin(files::create_dir_all(path))
     }
 
     fn rename(&self, from: PathBuf, to: PathBuf) -> BoxFuture<io::Result<()>> {

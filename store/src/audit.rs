@@ -47,10 +47,10 @@ const FINDINGS_MAX: usize = 1_000;
 
 /// Where an audit reads from. All paths are relative to the root of the store.
 pub trait AuditSource {
-    /// The entries of a directory, sorted by name; none if it does not exist.
+    /// The entries of a directory, sorted by name; none if it does not exist. A symbolic link counts as what it points to.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// It cannot be read, or it is a link to nothing or holds one.
     fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>>;
 
     /// The content of a file.

@@ -16,6 +16,7 @@ use crate::{
     log_file::{LogFile, file_name, file_start, queue_number},
     queues::ConsumeQueues,
 };
+
 /// The commit log as found.
 pub(crate) struct FoundLog {
     /// Oldest first, without holes, all of full length.
@@ -163,12 +164,16 @@ pub(crate) async fn load_queues(queues: &ConsumeQueues, clean: bool) -> Result<V
                 let reason = "consume queues in RocksDB are not supported";
                 return Err(StoreError::Unsupported { path: queues.root().to_owned(), reason });
             }
+            refuse_lost(files, &queues.root().join(&topic.name)).await?;
             continue;
         }
-        for queue in list(files, &queues.root().join(&topic.name)).await? {
-            if let Some(queue_id) = queue_number(&queue.name) {
-                found.push((topic.name.clone(), queue_id));
+        let dir = queues.root().join(&topic.name);
+        for queue in list(files, &dir).await? {
+            let Some(queue_id) = queue_number(&queue.name) else { continue };
+            if !queue.is_dir {
+                refuse_lost(files, &dir.join(&queue.name)).await?;
             }
+            found.push((topic.name.clone(), queue_id));
         }
     }
     // Each call waits for a thread, and there may be tens of thousands of queues.
@@ -188,6 +193,12 @@ pub(crate) async fn load_queues(queues: &ConsumeQueues, clean: bool) -> Result<V
         }
         _ => Ok(damaged),
     }
+}
+
+/// A name that is no directory may be a link to a disk that is not there now: its queues are not missing, so they must not
+/// be built again beside it.
+async fn refuse_lost(files: &Files, path: &Path) -> Result<(), StoreError> {
+    length(files, path).await.map(drop)
 }
 
 /// Messages of a topic with queues of inner batches could be neither read nor kept in order, and nobody would be told.

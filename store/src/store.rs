@@ -113,7 +113,9 @@ impl Store {
         let mut found_log = load_log(&files, &log_dir, config.commit_log_file_bytes).await?;
         judge_hole(&mut found_log, !clean && found.known.is_none(), &config)?;
         let damaged_queue_files = load_queues(&queues, clean).await?;
-        for dir in [&log_dir, queues.root()] {
+        // Before anything is changed: one of them may be a link to a disk that is not there.
+        let index_dir = config.message_index.then(|| root.join("index"));
+        for dir in [&*log_dir, queues.root()].into_iter().chain(index_dir.as_deref()) {
             make_dir(&files, dir).await.map_err(StoreError::io("create", dir))?;
         }
         let pool = BufferPool::new(&host, &config).await?;
@@ -129,7 +131,7 @@ impl Store {
         };
         let state = recovery.run().await?;
         let is_continued = state.is_continued;
-        let (index, writer) = open_index(&host, &config, &state, found.known).await?.unzip();
+        let (index, writer) = open_index(&host, &config, index_dir, &state, found.known).await?.unzip();
         abort.create().await?;
         let parts = Parts::new(host, config, log_dir, pool, (queues, index), state);
         let checkpointer = parts.checkpointer(&checkpoint_path, found.base).await?;
@@ -610,20 +612,19 @@ impl Parts {
     }
 }
 
-/// Opens the index behind a log that is in order; `None` if the settings want none.
+/// Opens the index in `dir`, behind a log that is in order; `None` if the settings want none.
 async fn open_index(
     host: &Host,
     config: &StoreConfig,
+    dir: Option<PathBuf>,
     state: &LogState,
     known: Option<Known>,
 ) -> Result<Option<(Arc<Index>, IndexWriter)>, StoreError> {
-    if !config.message_index {
-        return Ok(None);
-    }
+    let Some(dir) = dir else { return Ok(None) };
     let rebuild = IndexRebuild {
         host,
         files: &host.files(),
-        dir: config.root.join("index"),
+        dir,
         shape: IndexShape { slots: config.index_slots, entries: config.index_entries },
         segments: &state.segments,
         end: state.end,

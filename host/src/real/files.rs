@@ -48,7 +48,8 @@ pub(super) async fn open(path: PathBuf, options: OpenOptions) -> io::Result<Box<
             .create(options.create)
             .create_new(options.create_new)
             .truncate(options.truncate)
-            .open(&path)?;
+            .open(&path)
+            .map_err(|error| of_link(&path, error))?;
         Ok(Box::new(RealFile { file: Arc::new(file), path }) as Box<dyn RawFile>)
     })
     .await
@@ -72,7 +73,7 @@ pub(super) fn is_locked(path: &Path) -> io::Result<bool> {
 pub(super) async fn read_dir(path: PathBuf) -> io::Result<Vec<DirEntry>> {
     blocking(move || {
         let mut entries = Vec::new();
-        for entry in std::fs::read_dir(path)? {
+        for entry in std::fs::read_dir(&path).map_err(|error| of_link(&path, error))? {
             let entry = entry?;
             let name = entry.file_name().into_string().map_err(|name| {
                 io::Error::new(io::ErrorKind::InvalidData, format!("file name {} is not UTF-8", name.display()))
@@ -88,12 +89,39 @@ pub(super) async fn read_dir(path: PathBuf) -> io::Result<Vec<DirEntry>> {
 
 pub(super) async fn metadata(path: PathBuf) -> io::Result<Metadata> {
     blocking(move || {
-        let metadata = std::fs::metadata(path)?;
+        let metadata = std::fs::metadata(&path).map_err(|error| of_link(&path, error))?;
         let is_dir = metadata.is_dir();
         let len = if is_dir { 0 } else { metadata.len() };
         Ok(Metadata { is_dir, len, modified_ms: wall_ms(metadata.modified()?) })
     })
     .await
+}
+
+pub(super) async fn create_dir_all(path: PathBuf) -> io::Result<()> {
+    blocking(move || {
+        let made = std::fs::create_dir_all(&path);
+        // What is in the way may be a link to nothing, which may be the name of a parent.
+        made.map_err(|error| match path.ancestors().find_map(dangling) {
+            Some(dangling) => io::Error::new(io::ErrorKind::NotFound, dangling),
+            None => error,
+        })
+    })
+    .await
+}
+
+/// Says of a name that was not found that it is there, if it is a link to nothing.
+fn of_link(path: &Path, error: io::Error) -> io::Error {
+    match dangling(path).filter(|_| error.kind() == io::ErrorKind::NotFound) {
+        Some(dangling) => io::Error::new(error.kind(), dangling),
+        None => error,
+    }
+}
+
+/// What a name is, if it is a symbolic link whose target is not there.
+fn dangling(path: &Path) -> Option<String> {
+    let target = std::fs::read_link(path).ok()?;
+    let is_gone = std::fs::metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+    is_gone.then(|| format!("{} is a symbolic link to {}, which is not there", path.display(), target.display()))
 }
 
 /// Flushes a directory. It must be opened for that, and a process that has too many files open cannot: then nothing was

@@ -28,7 +28,6 @@ use super::{
 };
 use crate::{
     StoreError,
-    dirs::make_dir,
     follow::{Checks, check_record, next_record},
     log_file::LogFile,
     recovery::Progress,
@@ -85,12 +84,11 @@ impl From<StoreError> for Failure {
 }
 
 impl IndexRebuild<'_> {
-    /// Opens the index, and brings it into order, on disk.
+    /// Opens the index, whose directory is there, and brings it into order, on disk.
     ///
     /// # Errors
     /// I/O errors.
     pub(crate) async fn run(self) -> Result<(Arc<Index>, IndexWriter), StoreError> {
-        make_dir(self.files, &self.dir).await.map_err(StoreError::io("create", &self.dir))?;
         let mut found = self.load().await?;
         let mut begin = self.trusted(&found);
         loop {

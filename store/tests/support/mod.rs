@@ -145,7 +145,7 @@ impl AuditSource for Dir {
         let entry = |entry: io::Result<std::fs::DirEntry>| {
             let entry = entry?;
             let name = entry.file_name().into_string().map_err(|name| io::Error::other(format!("{name:?}")))?;
-            Ok(DirEntry { name, is_dir: entry.file_type()?.is_dir() })
+            Ok(DirEntry { name, is_dir: std::fs::metadata(entry.path())?.is_dir() })
         };
         let mut entries = entries.map(entry).collect::<io::Result<Vec<_>>>()?;
         entries.sort();
@@ -173,13 +173,15 @@ pub fn copy_dir(from: &Path, to: &Path) {
     }
 }
 
-/// Every file under a directory with its content, except `lock`.
+/// Every file under a directory with its content, except `lock`. Of a link to nothing it is what it points to.
 pub fn snapshot(dir: &Path) -> std::collections::BTreeMap<PathBuf, Vec<u8>> {
     let mut all = std::collections::BTreeMap::new();
     for entry in std::fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
             all.extend(snapshot(&path));
+        } else if !path.exists() {
+            all.insert(path.clone(), std::fs::read_link(path).unwrap().into_os_string().into_encoded_bytes());
         } else if path.file_name().unwrap() != "lock" {
             all.insert(path.clone(), std::fs::read(path).unwrap());
         }
