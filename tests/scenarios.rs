@@ -115,6 +115,7 @@ scenarios! {
     cut_off_owner_commits: "cut-off-owner-commits",
     damaged_disk: "damaged-disk",
     dead_letters: "dead-letters",
+    delayed_behind_a_clock_set_back: "delayed-behind-a-clock-set-back",
     deletion_at_hour: "deletion-at-hour",
     deletion_by_hand_under_read: "deletion-by-hand-under-read",
     disk_85_percent: "disk-85-percent",

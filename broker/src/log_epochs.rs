@@ -197,7 +197,7 @@ impl LogEpochs {
             epoch = epoch.0,
             current = self.current.0,
             "a client has read messages of this broker that were on disk and are not in this log: the disk was \
-             replaced, restored from a backup, or has lost what it had; the client is sent back"
+             replaced, restored from a backup, or has lost what it had, or a slave was ahead; the client is sent back"
         );
         host::point!("broker.log-exchanged", epoch.0);
     }

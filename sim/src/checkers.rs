@@ -107,7 +107,7 @@ pub fn check(scenario: &Scenario, history: &History) -> Findings {
         delivery::dup_deliver(&facts, &logs, history),
         seen::two_at_offset(&facts, &logs, history),
         order::order_store(&facts, &logs, history),
-        seen::visible_before_safe(&facts, &logs, scenario, history),
+        seen::visible_before_safe(&facts, scenario, history),
         polls::skip(&polls, &facts, &logs, history),
         polls::backwards(&polls, history),
         delays::early(&facts, &logs, scenario, history),

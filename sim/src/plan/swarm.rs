@@ -398,12 +398,14 @@ fn rate(seed: Seed, family: &str, range: Span<u64>) -> Option<u64> {
 fn dead_for_good(scenario: &mut Scenario, nemesis: &Nemesis, seed: Seed) -> Vec<Fault> {
     let mut draws = seed.draws(DEAD, 0);
     let claims_kill = scenario.claim.iter().any(|claim| claim.kind == "kill");
-    let minority = (scenario.namesrvs.saturating_sub(1) / 2).min(nemesis.max_down);
+    // Those that stay dead by the file count.
+    let dead = scenario.permanent.iter().filter(|node| node.starts_with("namesrv/")).count() as u32;
+    let minority = (scenario.namesrvs.saturating_sub(1) / 2).saturating_sub(dead).min(nemesis.max_down);
     if !claims_kill || minority == 0 || !draws.at(0).chance(COIN_PPM) {
         return Vec::new();
     }
     let mut nodes: Vec<String> = targets(scenario, nemesis, Aim::Servers);
-    nodes.retain(|node| node.starts_with("namesrv/"));
+    nodes.retain(|node| node.starts_with("namesrv/") && !scenario.permanent.contains(node));
     let count = draws.at(1).within(1..=minority.into()).min(nodes.len() as u64);
     let mut faults = Vec::new();
     for number in 1..=count {

@@ -214,7 +214,7 @@ fn check_entry(
         finds.add(file.of_entry(number, what));
         return false;
     }
-    let age = |since: i64| u32::try_from((record.store_ms - since).max(0) / 1000).unwrap_or(i32::MAX as u32);
+    let age = |since: i64| ((record.store_ms - since) / 1000).clamp(0, i64::from(i32::MAX)) as u32;
     let begin = file.header.begin_ms;
     // The reference counts the age of a file's first entry from the end of the file before.
     let is_first = number == 1 && (entry.age_s == 0 || before.is_some_and(|end| entry.age_s == age(end)));

@@ -70,6 +70,24 @@ fn under_synchronous_flush_nothing_is_delivered_that_is_not_on_disk() {
     assert_eq!(found("ASYNC_FLUSH", "", false), []);
 }
 
+/// A slave that is faster than its master shows what is on its own disk.
+#[test]
+fn what_the_disk_of_a_slave_has_may_be_seen() {
+    let found = |flushed: u64| {
+        let mut story = Story::of("SYNC_FLUSH");
+        story.scenario.brokers[0].replicas = vec![Role::SyncMaster, Role::Slave];
+        let story = story.up("broker-a/1");
+        let slave = |event: Event| story.event("broker-a/1", |_| event);
+        story.invoke(0).append(0);
+        slave(Event::Append(100));
+        slave(Event::Flush(flushed));
+        story.deliver("billing/0", 0, 0).flush(1).ok(0, 0).ack("billing/0", 0, 0);
+        story.found()
+    };
+    assert_eq!(found(100), []);
+    assert_eq!(found(0), [("visible-before-safe", 1)]);
+}
+
 #[test]
 fn an_offset_may_show_two_messages_where_the_unflushed_is_shown() {
     let found = |shows_unflushed: bool| {

@@ -122,6 +122,10 @@ fn only_what_is_claimed_loses_power_and_only_a_minority_stays_dead() {
     }
     assert!(lost_power > 0);
     assert!(dead.abs_diff(100) <= 21, "{dead} of 200, three sigma of a fair coin");
+    // Who stays dead by the file is of the same minority.
+    let named = FILE.replacen("format = 1", "format = 1\npermanent = [\"namesrv/2\"]", 1);
+    assert_ne!(named, FILE);
+    assert!((0..200).all(|seed| plan_of(&named, seed).permanent == ["namesrv/2"]));
 }
 
 #[test]
