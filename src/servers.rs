@@ -94,17 +94,23 @@ fn broker_inner(arguments: &BrokerArguments) -> Result<(), Failure> {
     warn_of(&idle);
     host::real::run("broker", |_| async move {
         let mut stop = std::pin::pin!(host::real::stop_signal());
-        let mut start = std::pin::pin!(Broker::start(config));
-        // A start is not interrupted, recovery may be writing: the broker stops when it has started.
-        let (server, stopped) = host::select! {
-            stopped = &mut stop => (start.await?, Some(stopped?)),
-            server = &mut start => (server?, None),
-        };
-        listens(say!("broker listens on {}", server.local_addr()));
-        if stopped.is_none() {
-            stop.await?;
+        let mut config = Some(config);
+        while let Some(settings) = config.take() {
+            let mut start = std::pin::pin!(Broker::start(settings));
+            // A start is not interrupted, recovery may be writing: the broker stops when it has started.
+            let (server, stopped) = host::select! {
+                stopped = &mut stop => (start.await?, Some(stopped?)),
+                server = &mut start => (server?, None),
+            };
+            listens(say!("broker listens on {}", server.local_addr()));
+            if stopped.is_none() {
+                host::select! {
+                    stopped = &mut stop => stopped?,
+                    again = server.restart_wanted() => config = Some(again),
+                }
+            }
+            server.shutdown().await?;
         }
-        server.shutdown().await?;
         Ok::<(), Failure>(())
     })??;
     Ok(())

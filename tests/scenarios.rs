@@ -130,6 +130,7 @@ scenarios! {
     lost_offsets_filled_again: "lost-offsets-filled-again",
     master_loss_and_promotion: "master-loss-and-promotion",
     master_loss_classic: "master-loss-classic",
+    master_returns_shorter: "master-returns-shorter",
     namesrv_loss: "namesrv-loss",
     offset_recovery_after_crash: "offset-recovery-after-crash",
     one_buffer_and_no_other: "one-buffer-and-no-other",

@@ -100,6 +100,7 @@ pub enum StartError {
 ///
 /// Dropping it stops it as a crash does; [`shutdown`](Broker::shutdown) loses nothing and leaves no task behind.
 pub struct Broker {
+    config: Arc<BrokerConfig>,
     server: Server,
     registration: Arc<Registration>,
     /// Of a slave.
@@ -195,7 +196,16 @@ impl Broker {
         let savers = Mutex::new(savers(&host, &config, &tables));
         info!(addr = %server.local_addrs()[0], name = config.name, "broker started");
         let stream = Mutex::new(Some(stream));
-        Ok(Broker { server, registration, copy, tasks, savers, replicas, stream, tables, store })
+        Ok(Broker { config, server, registration, copy, tasks, savers, replicas, stream, tables, store })
+    }
+
+    /// Ends when the broker has to be stopped and started again, with the settings that this gives: a slave cuts its log
+    /// while nobody reads it. Never for a master.
+    pub async fn restart_wanted(&self) -> BrokerConfig {
+        let cut_at = Some(self.replicas.cut_wanted().await);
+        let mut config = BrokerConfig::clone(&self.config);
+        config.store.cut_at = cut_at;
+        config
     }
 
     /// The address it listens on, with the real port.

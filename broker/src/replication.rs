@@ -22,6 +22,7 @@ pub use slave::SlaveState;
 use std::{net::SocketAddr, sync::Arc};
 
 use host::{Host, worker::Worker};
+use message::PhyOffset;
 use remoting::ListenError;
 use store::Store;
 
@@ -93,6 +94,14 @@ impl Replicas {
         };
         let master = self.master.watch_replication();
         Ok(Stream::In(Worker::start(host, "broker.follow-master", |stop| slave.run(master, stop))))
+    }
+
+    /// Ends when the log of a slave has to be cut, and says where.
+    pub(crate) async fn cut_wanted(&self) -> PhyOffset {
+        match &self.slave {
+            Some(slave) => slave.cut_wanted().await,
+            None => std::future::pending().await,
+        }
     }
 
     pub(crate) fn status(&self) -> ReplicationStatus {

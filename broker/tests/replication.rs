@@ -642,6 +642,50 @@ fn ho05_slave_that_is_ahead_keeps_what_it_has_and_says_so() {
 }
 
 #[test]
+fn ho05_slave_that_is_told_to_gives_up_what_its_master_does_not_have() {
+    run(|_, folder| async move {
+        let bytes = some_log(folder.path(), 20).await;
+        let (listener, port) = listen().await;
+        let more = "haRewindBytes=3000\nhaWhenAhead=truncate";
+        let follower = primed(folder.path(), &listener, port, &bytes, more).await;
+        let short = bytes.len() / 20 * 10;
+        // All that is known is that the master ends before everything that would be compared: no reason to cut.
+        let mut us = Peer::accept(&listener).await;
+        assert!(us.report().await.unwrap() > short as u64);
+        us.say_frame(short as u64, &[]).await;
+        until("it has not noticed", || state(&follower) == SlaveState::Ahead { master_end: PhyOffset(short as u64) })
+            .await;
+        // So it looks further back.
+        let mut us = Peer::accept(&listener).await;
+        let begin = us.report().await.unwrap() as usize;
+        assert!(begin > 0 && begin < short, "{begin}");
+        us.say_frame(begin as u64, &bytes[begin..short]).await;
+        us.say_frame(short as u64, &[]).await;
+        us.say_frame(short as u64, &[]).await;
+        let settings = Host::current().timeout(TIMEOUT, follower.restart_wanted()).await.expect("it wants to cut");
+        assert_eq!(settings.store.cut_at, Some(PhyOffset(short as u64)));
+        follower.shutdown().await.unwrap();
+
+        // The master goes on in another way, which is found out in the middle of a record.
+        let follower = Broker::start(settings).await.unwrap();
+        let mut us = Peer::accept(&listener).await;
+        let begin = us.report().await.unwrap() as usize;
+        us.say_frame(begin as u64, &bytes[begin..]).await;
+        while us.report().await.unwrap() < bytes.len() as u64 {}
+        drop(us);
+        let mut us = Peer::accept(&listener).await;
+        let begin = us.report().await.unwrap() as usize;
+        let mut other = bytes.clone();
+        let parted = bytes.len() - 700;
+        other[parted] ^= 1;
+        us.say_frame(begin as u64, &other[begin..]).await;
+        let settings = Host::current().timeout(TIMEOUT, follower.restart_wanted()).await.expect("it wants to cut");
+        assert_eq!(settings.store.cut_at, Some(PhyOffset((bytes.len() / 20 * 19) as u64)));
+        follower.shutdown().await.unwrap();
+    });
+}
+
+#[test]
 fn slave_leaves_a_master_that_is_silent_or_talks_nonsense() {
     run(|host, folder| async move {
         let bytes = some_log(folder.path(), 20).await;

@@ -5,7 +5,7 @@
 use crate::scenario::Kind;
 
 /// Places that code only passes (`host::point!`): a fault can happen on them.
-pub const POINTS: [&str; 43] = [
+pub const POINTS: [&str; 44] = [
     "broker.dead-letter",
     "broker.delayed-delivered",
     "broker.log-epoch-begun",
@@ -40,6 +40,7 @@ pub const POINTS: [&str; 43] = [
     "remoting.read-held-back",
     "store.appended",
     "store.committed",
+    "store.cut-known",
     "store.disk-full",
     "store.entry-found-in-log",
     "store.file-deleted",

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use message::DelayLevels;
+use message::{DelayLevels, PhyOffset};
 
 /// When a message counts as stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -136,6 +136,9 @@ pub struct StoreConfig {
     /// Whether the log is a copy of another broker's: it takes that one's bytes
     /// ([`append_copy`](crate::Store::append_copy)) and no messages; default false.
     pub is_copy: bool,
+    /// Where the log is cut when it is opened: what lies from here on is given up for good, with its entries in queues and
+    /// index. A record that this lies in goes, too. For a copy whose master does not have its end; default `None`.
+    pub cut_at: Option<PhyOffset>,
 }
 
 impl StoreConfig {
@@ -207,6 +210,7 @@ impl StoreConfig {
             delay_levels: DelayLevels::default(),
             accept_damaged_log: false,
             is_copy: false,
+            cut_at: None,
         }
     }
 }

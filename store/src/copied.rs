@@ -1,6 +1,6 @@
 //! What replication needs of a store: a master's log as bytes, and a copy that takes them.
 
-use message::PhyOffset;
+use message::{Frame, PhyOffset, peek};
 use tokio::sync::futures::Notified;
 
 use crate::{CopyError, Store, follow::next_record, store::FILE_TIMEOUT};
@@ -42,6 +42,29 @@ impl Store {
                 None => distance = distance.saturating_mul(2).max(1),
             }
         }
+    }
+
+    /// Where the last record ends that is there as a whole and ends at or before `to`, of those from `from` on, which is the
+    /// start of a record; `from` if there is none.
+    #[must_use]
+    pub fn last_record_end(&self, from: PhyOffset, to: PhyOffset) -> PhyOffset {
+        let mut end = from.0;
+        while let Some(bytes) = self.log.readable(end, to.0) {
+            let (mut at, mut is_blank) = (0, false);
+            while let Ok(frame) = peek(&bytes[at..])
+                && let Frame::Record { size_bytes } | Frame::Blank { size_bytes } = frame
+                && at + size_bytes as usize <= bytes.len()
+                && !is_blank
+            {
+                at += size_bytes as usize;
+                is_blank = matches!(frame, Frame::Blank { .. });
+            }
+            if at == 0 {
+                break;
+            }
+            end += at as u64;
+        }
+        PhyOffset(end)
     }
 
     /// Start of the first record at or behind `from` and before `end`.

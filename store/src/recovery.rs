@@ -28,6 +28,8 @@ use indexmap::IndexMap;
 use message::{PhyOffset, RecordError, RecordView};
 use tracing::{info, warn};
 
+mod cut;
+
 use crate::{
     StoreConfig, StoreError,
     checkpoint::{Found, Known},
@@ -116,6 +118,7 @@ impl Recovery<'_> {
         for path in &self.damaged_queue_files {
             self.remove(path.clone()).await?;
         }
+        self.forget_what_is_cut().await?;
         let known =
             self.checkpoint.known.filter(|known| self.damaged_queue_files.is_empty() && self.queues_fit(*known));
         let scan = match self.scan_from(known).await {
@@ -270,14 +273,20 @@ impl Recovery<'_> {
         let checks = self.checks();
         let mut scan = Scan { end: from, last_at: None, last_store_ms: 0, stopped_by: None };
         let mut progress = Progress::new(self.host);
-        while let Some(file) = self.segment(scan.end) {
+        while let Some(file) = self.segment(scan.end).filter(|_| scan.end < self.cut_at()) {
             if progress.is_due() {
                 info!(at = scan.end, from, to = self.end(), "recovery reads the log");
             }
-            let run = file.mapping.with(scan.end - file.start, file.mapping.len(), |bytes| {
+            let to = file.end().min(self.cut_at());
+            let run = file.mapping.with(scan.end - file.start, to - file.start, |bytes| {
                 read_run(bytes, scan.end, checks, false, &self.config.delay_levels)
             });
-            let Run { groups, bytes, last_at, last_store_ms, ended, .. } = run;
+            let Run { groups, mut bytes, last_at, last_store_ms, ended, .. } = run;
+            if let Ended::Blank { at } = ended
+                && to < file.end()
+            {
+                bytes = at;
+            }
             for group in groups.into_iter().filter(|_| !host::mutant!("queues-not-rebuilt")) {
                 match known {
                     Some(_) => self.go_on(&group, &mut rebuilt).await?,
@@ -291,6 +300,9 @@ impl Recovery<'_> {
             scan.end += bytes;
             if let Ended::Invalid(error) = ended {
                 scan.stopped_by = Some(error);
+                break;
+            }
+            if bytes == 0 {
                 break;
             }
         }

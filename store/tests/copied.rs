@@ -294,3 +294,75 @@ fn a_record_before_the_end_is_found_by_distance_and_is_never_the_first() {
         store.shutdown().await.unwrap();
     });
 }
+
+// ---- cutting it back ----
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    /// Wherever it is cut, in a record or a blank one, or at the end of a file: it is as if the rest had never come, after a
+    /// kill as well, and it follows a master that went on in another way.
+    #[test]
+    fn a_copy_that_is_cut_back_is_as_if_the_rest_had_never_come(
+        count in 2_u32..400,
+        place in 0.0..1.2_f64,
+        at_file_end: bool,
+        is_stopped: bool,
+        is_killed: bool,
+    ) {
+        on_machine(move |dir| async move {
+            let master = master(&dir.join("master"), count).await;
+            let (home, end) = (dir.join("copy"), master.max_phy().0);
+            let mut copy = Store::open(copy_config(&home)).await.unwrap();
+            follow(&master, &copy, &[700]).await;
+            let cut = (place * end as f64) as u64;
+            let cut = if at_file_end { cut / FILE_BYTES * FILE_BYTES } else { cut }.max(1);
+            // The last whole record before it, or the blank one behind that.
+            let ends = QUEUES.iter().flat_map(|(topic, queue)| read_all(&master, topic, *queue));
+            let ends = ends.map(|message| message.phy.0 + u64::from(message.size_bytes)).filter(|end| *end <= cut);
+            let kept = ends.max().unwrap_or(0).max(cut.min(end) / FILE_BYTES * FILE_BYTES);
+
+            // What a master has that lost the rest, and went on.
+            let short = Store::open(copy_config(&dir.join("short"))).await.unwrap();
+            while let at = short.copied_phy() && at.0 < kept {
+                let bytes = master.log_bytes(at).unwrap();
+                short.append_copy(at, &bytes[..bytes.len().min((kept - at.0) as usize)]).await.unwrap();
+            }
+            short.shutdown().await.unwrap();
+            let short = Store::open(config(&dir.join("short"))).await.unwrap();
+            for number in 0..150 {
+                short.put_when_ready(&Text::new("orders", 3, 100_000 + number).draft()).await.unwrap();
+            }
+            settle(&short).await;
+
+            if is_stopped {
+                copy.shutdown().await.unwrap();
+            } else {
+                kill(&home, &copy).await;
+            }
+            copy = Store::open(StoreConfig { cut_at: Some(PhyOffset(cut)), ..copy_config(&home) }).await.unwrap();
+            assert_eq!(copy.max_phy(), PhyOffset(kept));
+            assert_eq!(copy.is_continued(), is_stopped && cut >= end);
+            if is_killed {
+                kill(&home, &copy).await;
+                copy = Store::open(copy_config(&home)).await.unwrap();
+                assert_eq!(copy.max_phy(), PhyOffset(kept));
+            }
+            follow(&short, &copy, &[900]).await;
+            assert_same(&short, &copy);
+            for store in [master, short, copy] {
+                store.shutdown().await.unwrap();
+            }
+        });
+    }
+}
+
+/// Closes a store, and leaves its directory as a kill would have.
+async fn kill(home: &Path, store: &Store) {
+    let killed = home.with_extension("killed");
+    copy_dir(home, &killed);
+    store.shutdown().await.unwrap();
+    std::fs::remove_dir_all(home).unwrap();
+    std::fs::rename(&killed, home).unwrap();
+    std::fs::remove_file(home.join("lock")).unwrap();
+}

@@ -60,6 +60,10 @@ static SUPPORTED: &[Key<BrokerConfig>] = &[
     Key { name: "slaveReadEnable", field: Flag(|c| &mut c.replication.slave_read) },
     Key { name: "offsetCheckInSlave", field: Flag(|c| &mut c.replication.offset_check_in_slave) },
     Key { name: "haRewindBytes", field: Size(|c| &mut c.replication.rewind_bytes, 1..=1 << 40) },
+    Key {
+        name: "haWhenAhead",
+        field: Other { read: replication::read_when_ahead, show: |c| c.replication.when_ahead.to_string() },
+    },
     Key { name: "namesrvAddr", field: Addresses(|c| &mut c.namesrv) },
     Key {
         name: "bindAddress",

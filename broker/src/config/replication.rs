@@ -49,6 +49,29 @@ pub struct ReplicationConfig {
     pub offset_check_in_slave: bool,
     /// How far back a slave compares its log with the master's after each connect (`haRewindBytes`).
     pub rewind_bytes: u64,
+    /// What a slave does with an end that its master does not have (`haWhenAhead`).
+    pub when_ahead: WhenAhead,
+}
+
+/// What a slave does whose log has an end that its master's does not have (`haWhenAhead`).
+///
+/// Source: `spec/replication.md` HO05.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum WhenAhead {
+    /// It keeps it, follows nobody, and tells the operator.
+    #[default]
+    Hold,
+    /// It gives it up, back to the last record that both have.
+    Truncate,
+}
+
+impl std::fmt::Display for WhenAhead {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            WhenAhead::Hold => "hold",
+            WhenAhead::Truncate => "truncate",
+        })
+    }
 }
 
 impl Default for ReplicationConfig {
@@ -68,6 +91,7 @@ impl Default for ReplicationConfig {
             slave_read: false,
             offset_check_in_slave: false,
             rewind_bytes: 1 << 20,
+            when_ahead: WhenAhead::default(),
         }
     }
 }
@@ -123,6 +147,15 @@ fn address(text: &str) -> Result<String, String> {
 
 pub(super) fn show_master_address(config: &BrokerConfig) -> String {
     config.replication.master_address.clone().unwrap_or_default()
+}
+
+pub(super) fn read_when_ahead(config: &mut BrokerConfig, text: &str) -> Result<(), String> {
+    config.replication.when_ahead = match text {
+        "hold" => WhenAhead::Hold,
+        "truncate" => WhenAhead::Truncate,
+        _ => return Err("hold or truncate".to_owned()),
+    };
+    Ok(())
 }
 
 pub(super) fn read_total(config: &mut BrokerConfig, text: &str) -> Result<(), String> {

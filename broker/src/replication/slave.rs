@@ -19,7 +19,7 @@ use super::{
     link::{LinkError, Reader, send},
     wire::{FrameHeader, HEADER_BYTES, WireError, encode_report},
 };
-use crate::config::BrokerConfig;
+use crate::config::{BrokerConfig, WhenAhead};
 
 /// How long connecting may take. Source: `spec/replication.md` 2.1.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -71,11 +71,13 @@ pub enum SlaveState {
 pub(crate) struct SlaveStatus {
     /// Leaf lock.
     state: Mutex<SlaveState>,
+    /// Where its log is to be cut, once nobody uses it.
+    cut_at: watch::Sender<Option<PhyOffset>>,
 }
 
 impl SlaveStatus {
     pub(crate) fn new() -> SlaveStatus {
-        SlaveStatus { state: Mutex::new(SlaveState::NoMaster) }
+        SlaveStatus { state: Mutex::new(SlaveState::NoMaster), cut_at: watch::Sender::new(None) }
     }
 
     pub(crate) fn get(&self) -> SlaveState {
@@ -88,6 +90,16 @@ impl SlaveStatus {
         let is_new = *known != state;
         *known = state;
         is_new
+    }
+
+    /// Ends when the log has to be cut, and says where.
+    pub(crate) async fn cut_wanted(&self) -> PhyOffset {
+        let mut cut_at = self.cut_at.subscribe();
+        let wanted = cut_at.wait_for(Option::is_some).await.ok().and_then(|cut_at| *cut_at);
+        match wanted {
+            Some(at) => at,
+            None => std::future::pending().await, // Nobody is left who could want it.
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, SlaveState> {
@@ -114,14 +126,22 @@ enum Ended {
     Gap { at: PhyOffset, wanted: PhyOffset },
     #[error("what was copied cannot be made durable")]
     NotDurable,
+    /// `agreed` is the end of the last record that was found to be the same, if one was.
     #[error("both logs differ at {at}")]
-    Diverged { at: PhyOffset },
+    Diverged { at: PhyOffset, agreed: Option<PhyOffset> },
     #[error("the log of the master ends at {master_end}, this one at {end}")]
-    Ahead { master_end: PhyOffset, end: PhyOffset },
+    Ahead { master_end: PhyOffset, end: PhyOffset, agreed: Option<PhyOffset> },
     #[error("the log of the master begins at {master_start}, this one ends at {end}")]
     TooOld { master_start: PhyOffset, end: PhyOffset },
     #[error(transparent)]
     Copy(#[from] CopyError),
+}
+
+/// Where both logs are compared from, after nothing before their parting was found to be the same.
+#[derive(Debug, Clone, Copy)]
+struct LookBack {
+    from: PhyOffset,
+    distance: u64,
 }
 
 impl Slave {
@@ -130,6 +150,7 @@ impl Slave {
     pub(crate) async fn run(self, mut master: watch::Receiver<Option<String>>, mut stop: Stop) {
         let mut pause = RETRY_MIN;
         let mut was_good = true;
+        let mut back = None;
         let mut address = host::select! {
             () = stopped(&mut stop) => return,
             address = other(&mut master, None) => address,
@@ -139,14 +160,14 @@ impl Slave {
             let ended = host::select! {
                 () = stopped(&mut stop) => return,
                 moved = other(&mut master, Some(&address)) => Err(moved),
-                ended = self.follow(&address) => Ok(ended),
+                ended = self.follow(&address, back) => Ok(ended),
             };
             self.store.drop_partial_record().await;
             let ended = match ended {
                 Ok(ended) => ended,
                 Err(moved) => {
                     info!(from = address, to = moved, "following another master");
-                    (address, pause, was_good) = (moved, RETRY_MIN, true);
+                    (address, pause, was_good, back) = (moved, RETRY_MIN, true, None);
                     self.status.set(SlaveState::Connecting);
                     continue;
                 }
@@ -156,12 +177,24 @@ impl Slave {
             }
             self.note(&address, &ended, was_good);
             was_good = false;
+            if let Some(at) = self.cut(&ended) {
+                warn!(master = address, at = at.0, "this slave gives up what its master does not have (haWhenAhead)");
+                self.status.cut_at.send_replace(Some(at));
+                return stopped(&mut stop).await;
+            }
+            if let Some(further) = self.look_back(&ended, back) {
+                (back, pause) = (Some(further), RETRY_MIN);
+            } else if self.status.get() == SlaveState::Following {
+                back = None;
+            }
             if matches!(ended, Ended::Link(LinkError::Silent(_))) {
                 continue;
             }
             host::select! {
                 () = stopped(&mut stop) => return,
-                moved = other(&mut master, Some(&address)) => (address, pause, was_good) = (moved, RETRY_MIN, true),
+                moved = other(&mut master, Some(&address)) => {
+                    (address, pause, was_good, back) = (moved, RETRY_MIN, true, None);
+                }
                 () = self.host.sleep(pause) => pause = RETRY_MAX.min(pause * 2),
             }
         }
@@ -178,13 +211,13 @@ impl Slave {
                 }
                 return;
             }
-            Ended::Diverged { at } => SlaveState::Diverged { at: *at },
+            Ended::Diverged { at, .. } => SlaveState::Diverged { at: *at },
             Ended::Ahead { master_end, .. } => SlaveState::Ahead { master_end: *master_end },
             Ended::TooOld { master_start, .. } => SlaveState::TooOld { master_start: *master_start },
             Ended::Copy(problem) => SlaveState::Failed { problem: problem.to_string() },
         };
         match ended {
-            Ended::Diverged { at } => host::point!("ha.diverged", at.0),
+            Ended::Diverged { at, .. } => host::point!("ha.diverged", at.0),
             Ended::Ahead { master_end, .. } => host::point!("ha.ahead", master_end.0),
             Ended::TooOld { master_start, .. } => host::point!("ha.too-old", master_start.0),
             _ => {}
@@ -194,8 +227,30 @@ impl Slave {
         }
     }
 
+    /// Where to cut the log, if that is wanted and known: both have the record that ends there.
+    fn cut(&self, ended: &Ended) -> Option<PhyOffset> {
+        match ended {
+            Ended::Diverged { agreed, .. } | Ended::Ahead { agreed, .. } => {
+                agreed.filter(|_| self.config.replication.when_ahead == WhenAhead::Truncate)
+            }
+            _ => None,
+        }
+    }
+
+    /// From where to compare next time, if nothing was the same this time and there is more to compare.
+    fn look_back(&self, ended: &Ended, last: Option<LookBack>) -> Option<LookBack> {
+        let (Ended::Diverged { at, agreed: None } | Ended::Ahead { master_end: at, agreed: None, .. }) = ended else {
+            return None;
+        };
+        let rewind = self.config.replication.rewind_bytes;
+        let distance = last.map_or(rewind, |last| last.distance.saturating_mul(2));
+        let start = self.store.min_phy();
+        let is_done = last.is_some_and(|last| last.distance >= last.from.0 - start.0.min(last.from.0));
+        (*at > start && !is_done).then_some(LookBack { from: *at, distance })
+    }
+
     /// One connection, to its end.
-    async fn follow(&self, address: &str) -> Ended {
+    async fn follow(&self, address: &str, back: Option<LookBack>) -> Ended {
         let connected = self.host.timeout(CONNECT_TIMEOUT, async {
             let address = self.host.resolve(address).await?;
             self.host.connect(address).await
@@ -205,7 +260,7 @@ impl Slave {
             Ok(Err(error)) => return LinkError::from(error).into(),
             Err(_) => return LinkError::from(std::io::Error::from(std::io::ErrorKind::TimedOut)).into(),
         };
-        let begin = match self.begin().await {
+        let begin = match self.begin(back).await {
             Ok(begin) => begin,
             Err(ended) => return ended,
         };
@@ -213,7 +268,7 @@ impl Slave {
         let patience = self.config.replication.housekeeping_interval;
         let reader = Reader { host: self.host.clone(), half: read, patience };
         let (proved, proof) = watch::channel(None);
-        let mut copy = Incoming { slave: self, end: self.store.max_phy(), next: begin, idle: 0, proved };
+        let mut copy = Incoming { slave: self, end: self.store.max_phy(), begin, next: begin, idle: 0, proved };
         let ended = host::select! {
             ended = copy.take_frames(reader) => ended,
             error = self.report(&mut write, begin, proof) => LinkError::from(error).into(),
@@ -223,7 +278,7 @@ impl Slave {
     }
 
     /// The first report: 0 if there is nothing, else a record some way back, from which on both logs are compared (HO04).
-    async fn begin(&self) -> Result<PhyOffset, Ended> {
+    async fn begin(&self, back: Option<LookBack>) -> Result<PhyOffset, Ended> {
         if self.store.is_log_empty() {
             return Ok(PhyOffset(0));
         }
@@ -235,7 +290,11 @@ impl Slave {
         if super::believes_all() {
             return Ok(end);
         }
-        Ok(self.store.record_before(end, self.config.replication.rewind_bytes))
+        let further = back.map(|LookBack { from, distance }| (from, self.store.record_before(from.min(end), distance)));
+        Ok(match further {
+            Some((from, begin)) if begin < from => begin,
+            _ => self.store.record_before(end, self.config.replication.rewind_bytes),
+        })
     }
 
     /// Whether only what is on disk counts as copied (HO06).
@@ -291,6 +350,8 @@ struct Incoming<'a> {
     slave: &'a Slave,
     /// Where the own log ended when the connection began.
     end: PhyOffset,
+    /// What was reported first: the start of a record, unless there is none.
+    begin: PhyOffset,
     /// The next byte that should come.
     next: PhyOffset,
     /// Heartbeats since the last bytes.
@@ -356,7 +417,7 @@ impl Incoming<'_> {
         match at.cmp(&self.next) {
             std::cmp::Ordering::Equal if self.idle < IDLE_HEARTBEATS => Ok(()),
             std::cmp::Ordering::Greater => Err(Ended::TooOld { master_start: at, end }),
-            _ => Err(Ended::Ahead { master_end: at, end }),
+            _ => Err(Ended::Ahead { master_end: at, end, agreed: self.agreed(self.next.min(at)) }),
         }
     }
 
@@ -372,11 +433,18 @@ impl Incoming<'_> {
             let len = own.len().min(body.len() - known).min((self.end.0 - at.0) as usize);
             let pairs = own[..len].iter().zip(&body[known..known + len]);
             if let Some(same) = pairs.clone().position(|(own, masters)| own != masters) {
-                return Err(Ended::Diverged { at: PhyOffset(at.0 + same as u64) });
+                let at = PhyOffset(at.0 + same as u64);
+                return Err(Ended::Diverged { at, agreed: self.agreed(at) });
             }
             known += len;
             self.next = PhyOffset(at.0 + len as u64);
         }
         Ok(known)
+    }
+
+    /// The end of the last record before `to` of those that were compared.
+    fn agreed(&self, to: PhyOffset) -> Option<PhyOffset> {
+        let end = self.slave.store.last_record_end(self.begin, to);
+        (end > self.begin).then_some(end)
     }
 }

@@ -320,8 +320,11 @@ impl Log {
                 self.recoveries.push((index, *end));
                 self.durable = self.durable.min(*end);
                 (self.told, self.committed) = (*end, *end);
-                if let Some(life) = self.lives.last_mut() {
-                    life.start = *end;
+                match self.lives.last_mut() {
+                    Some(life) if life.appends.is_empty() => life.start = *end,
+                    // A process may open its store again, after cutting it.
+                    Some(_) => self.lives.push(Life { start: *end, appends: Vec::new() }),
+                    None => {}
                 }
             }
             Event::Delete(start) => self.deletions.push((index, *start)),

@@ -528,10 +528,16 @@ async fn run_namesrv(cluster: Arc<Cluster>, host: Host, stop: StopSignal) -> Res
 
 async fn run_broker(cluster: Arc<Cluster>, node: String, _: Host, stop: StopSignal) -> Result<(), String> {
     let group = cluster.plan.scenario.broker(group_of(&node)).ok_or("a broker node belongs to a group")?;
-    let config = broker_config(&cluster, group, &node)?;
-    let broker = Broker::start(config).await.map_err(|error| in_one_line(&error))?;
-    stop.requested().await;
-    broker.shutdown().await.map_err(|error| in_one_line(&error))
+    let mut config = Some(broker_config(&cluster, group, &node)?);
+    while let Some(settings) = config.take() {
+        let broker = Broker::start(settings).await.map_err(|error| in_one_line(&error))?;
+        host::select! {
+            () = stop.requested() => {}
+            again = broker.restart_wanted() => config = Some(again),
+        }
+        broker.shutdown().await.map_err(|error| in_one_line(&error))?;
+    }
+    Ok(())
 }
 
 pub(super) fn broker_config(cluster: &Cluster, group: &BrokerGroup, node: &str) -> Result<BrokerConfig, String> {
