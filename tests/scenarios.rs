@@ -106,6 +106,7 @@ macro_rules! scenarios {
 }
 
 scenarios! {
+    asymmetric_partition: "asymmetric-partition",
     bad_network: "bad-network",
     broker_drained: "broker-drained",
     broker_kill: "broker-kill",
@@ -125,6 +126,7 @@ scenarios! {
     every_poll: "every-poll",
     fsync_error: "fsync-error",
     given_away_in_silence: "given-away-in-silence",
+    half_open_slave: "half-open-slave",
     index_knew_more_than_the_log: "index-knew-more-than-the-log",
     index_lost: "index-lost",
     lost_offsets_filled_again: "lost-offsets-filled-again",
@@ -147,6 +149,7 @@ scenarios! {
     segment_roll_under_crash: "segment-roll-under-crash",
     slave_crash: "slave-crash",
     slow_disk: "slow-disk",
+    slow_slave: "slow-slave",
     stopped_while_offsets_are_saved: "stopped-while-offsets-are-saved",
     sync_pair_power_loss: "sync-pair-power-loss",
     topic_grows: "topic-grows",
