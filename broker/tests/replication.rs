@@ -602,11 +602,18 @@ fn ho04_slave_finds_the_byte_at_which_both_logs_part() {
             let diverged = SlaveState::Diverged { at: PhyOffset(parted as u64) };
             until("it has not noticed", || state(&follower) == diverged).await;
         }
+        // The last record is not shown: the master has another one there.
+        let reader = Caller::new(follower.local_addr());
+        let last = reader.pull(pull_from("t", 18)).await;
+        assert_eq!((last.messages.len(), last.header.unwrap().max_offset), (1, 19));
+        let hidden = reader.pull(pull_from("t", 19)).await;
+        assert_eq!(hidden.response.code, ResponseCode::PULL_NOT_FOUND);
         // With the right bytes all is well again.
         let mut us = Peer::accept(&listener).await;
         let begin = us.report().await.unwrap();
         us.say_frame(begin, &bytes[begin as usize..]).await;
         until("it follows", || state(&follower) == SlaveState::Following).await;
+        assert_eq!(reader.pull(pull_from("t", 19)).await.messages.len(), 1, "it is shown again");
         follower.shutdown().await.unwrap();
         assert_eq!(log(&folder.path().join("slave"), bytes.len() as u64), bytes, "both logs are kept");
     });

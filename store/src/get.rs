@@ -1,5 +1,7 @@
 //! Reading messages of one queue.
 
+use std::sync::atomic::Ordering;
+
 use bytes::Bytes;
 use message::{DelayLevels, PhyOffset, QueueOffset, RecordView};
 
@@ -114,7 +116,7 @@ impl Store {
 
     fn read(&self, request: &GetRequest<'_>) -> GetResult {
         let queue = self.queue(request.topic, request.queue_id);
-        let Bounds { min, max } = queue.as_ref().map_or_else(Bounds::default, |queue| queue.bounds());
+        let Bounds { min, max } = queue.as_ref().map_or_else(Bounds::default, |queue| self.shown(queue));
         let offset = request.offset.0;
         let (status, next) = match queue {
             None => (GetStatus::NoMessageInQueue, 0),
@@ -143,7 +145,7 @@ impl Store {
         loop {
             let mut grown = std::pin::pin!(queue.grown.notified());
             grown.as_mut().enable(); // Before the look, or an arrival could come in between.
-            if queue.bounds().max > offset.0 {
+            if self.shown(&queue).max > offset.0 {
                 return;
             }
             grown.await;
@@ -160,7 +162,7 @@ impl Store {
     /// dispatched; 0 for a queue that was never written.
     #[must_use]
     pub fn max_offset(&self, topic: &str, queue_id: u32) -> QueueOffset {
-        QueueOffset(self.queue(topic, queue_id).map_or(0, |queue| queue.bounds().max))
+        QueueOffset(self.queue(topic, queue_id).map_or(0, |queue| self.shown(&queue).max))
     }
 
     /// End of the part of a queue whose messages are certainly on disk. A consumer offset that is made durable must not
@@ -184,7 +186,7 @@ impl Store {
     #[must_use]
     pub fn offset_by_time(&self, topic: &str, queue_id: u32, time_ms: i64, boundary: TimeBoundary) -> QueueOffset {
         let Some(queue) = self.queue(topic, queue_id) else { return QueueOffset(0) };
-        let Bounds { min, max } = queue.bounds();
+        let Bounds { min, max } = self.shown(&queue);
         // A message whose time cannot be read has been deleted, so it is an early one.
         let found = queue.partition(min, max, |entry| {
             let stored_ms = entry.and_then(|entry| store_ms(&self.log, entry));
@@ -218,7 +220,30 @@ impl Store {
     /// The record that starts at `phy`, without a copy. `None` if no record starts there (any more).
     #[must_use]
     pub fn record_at(&self, phy: PhyOffset) -> Option<Bytes> {
-        self.log.record(phy.0)
+        self.log.record(phy.0).filter(|_| phy.0 < self.hidden_from.load(Ordering::Acquire))
+    }
+
+    /// Shows readers nothing that lies at `from` or behind it in the log, until this is called again; `None` shows all. The
+    /// queues end there for them.
+    pub fn hide_from(&self, from: Option<PhyOffset>) {
+        let from = from.map_or(u64::MAX, |from| from.0);
+        if self.hidden_from.swap(from, Ordering::AcqRel) < from {
+            for queue in self.queues.all() {
+                queue.grown.notify_waiters();
+            }
+        }
+    }
+
+    /// First and last offset of a queue as readers see it.
+    fn shown(&self, queue: &ConsumeQueue) -> Bounds {
+        let Bounds { min, max } = queue.bounds();
+        let from = self.hidden_from.load(Ordering::Acquire);
+        if from == u64::MAX {
+            return Bounds { min, max };
+        }
+        let is_hidden = |entry: Option<CqEntry>| entry.is_some_and(|entry| entry.phy.0 >= from);
+        // What cannot be read is not shown.
+        Bounds { min, max: queue.partition(min, max, is_hidden).unwrap_or(min) }
     }
 
     /// Topics that have messages, or had them, with the numbers of their queues, in order.

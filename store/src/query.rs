@@ -51,7 +51,7 @@ impl Store {
         let mut found: Vec<(u64, Bytes)> = Vec::new();
         index.find(key_hash(query.topic, query.key), (query.begin_ms, query.end_ms), |phy| {
             if phy >= log_start
-                && let Some(record) = self.log.record(phy).filter(|record| is_wanted(record, query))
+                && let Some(record) = self.record_at(PhyOffset(phy)).filter(|record| is_wanted(record, query))
                 // Two equal keys of one message follow each other.
                 && found.last().is_none_or(|(last, _)| *last != phy)
                 && found.len() < max_count

@@ -4,7 +4,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -56,6 +56,8 @@ pub struct Store {
     pub(crate) gate: Arc<Gate>,
     pub(crate) stats: Arc<Stats>,
     pub(crate) bound: Bound,
+    /// Readers see nothing from here on.
+    pub(crate) hidden_from: AtomicU64,
     group: Arc<GroupCommit>,
     dispatch: Arc<Notify>,
     commit: Arc<Notify>,
@@ -152,6 +154,7 @@ impl Store {
             gate,
             stats,
             bound,
+            hidden_from: AtomicU64::new(u64::MAX),
             group,
             dispatch,
             commit,

@@ -222,6 +222,10 @@ impl Slave {
             Ended::TooOld { master_start, .. } => host::point!("ha.too-old", master_start.0),
             _ => {}
         }
+        if let Ended::Diverged { at, agreed } | Ended::Ahead { master_end: at, agreed, .. } = ended {
+            // Nobody reads what may be another message at the master.
+            self.store.hide_from(Some(agreed.unwrap_or(*at)));
+        }
         if self.status.set(state) {
             error!(master, problem = %ended, "this slave does not follow its master, both logs are kept");
         }
@@ -366,6 +370,7 @@ impl Incoming<'_> {
         loop {
             if self.next >= self.end && self.proved.borrow().is_none() {
                 self.proved.send_replace(Some(self.next));
+                self.slave.store.hide_from(None);
                 if self.slave.status.set(SlaveState::Following) {
                     info!(from = self.next.0, "following the master");
                 }
