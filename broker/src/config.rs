@@ -9,7 +9,7 @@ mod keys;
 mod replication;
 mod without_effect;
 
-pub use replication::{ReplicationConfig, WhenAhead};
+pub use replication::{ReplicationConfig, SyncFrom, WhenAhead};
 
 /// The configuration of a broker, by RocketMQ's key names (in brackets). Immutable once the broker runs.
 #[derive(Debug, Clone)]

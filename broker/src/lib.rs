@@ -44,6 +44,6 @@ mod tag_filter;
 mod topics;
 
 pub use broker::{Broker, StartError};
-pub use config::{BrokerConfig, ReplicationConfig, Role, WhenAhead};
+pub use config::{BrokerConfig, ReplicationConfig, Role, SyncFrom, WhenAhead};
 pub use replication::{Replica, ReplicationStatus, SlaveState};
 pub use stored::{StoredOffset, check_stored};

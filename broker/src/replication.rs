@@ -8,6 +8,7 @@
 
 mod confirm;
 mod copies;
+mod first_file;
 mod link;
 mod master;
 mod pace;
@@ -91,6 +92,7 @@ impl Replicas {
             store: Arc::clone(store),
             config: Arc::clone(config),
             status: Arc::clone(status),
+            group: Arc::clone(&self.master),
         };
         let master = self.master.watch_replication();
         Ok(Stream::In(Worker::start(host, "broker.follow-master", |stop| slave.run(master, stop))))

@@ -16,7 +16,7 @@ use host::{
 };
 use message::PhyOffset;
 use remoting::{Response, ResponseCode};
-use stage::{Caller, TIMEOUT, config, pull_from, run, send_to, waiting};
+use stage::{Caller, Names, TIMEOUT, config, pull_from, run, send_to, waiting};
 use staticfire_broker::{Broker, BrokerConfig, Replica, ReplicationStatus, SlaveState};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -275,6 +275,27 @@ fn slave_that_was_empty_begins_with_the_last_file() {
         send(&caller, 1, 10).await;
         caught_up(&broker, end(&caller).await).await;
         assert_same(&folder, end(&caller).await);
+        follower.shutdown().await.unwrap();
+        broker.shutdown().await.unwrap();
+    });
+}
+
+#[test]
+fn ho08_slave_that_was_empty_begins_with_the_first_file_if_it_is_told_to() {
+    run(|_, folder| async move {
+        let (folder, port) = (folder.path().to_owned(), free_port().await);
+        let broker = Broker::start(master(&folder, &format!("listenPort={port}"))).await.unwrap();
+        let caller = Caller::new(broker.local_addr());
+        send(&caller, 50, 50_000).await;
+        let names = Names::start().await;
+        names.set_master(Some(&broker.local_addr().to_string()));
+        let more = format!("haSyncFrom=first-file\n{}", names.setting());
+        let follower = Broker::start(slave(&folder, port + 1, &more)).await.unwrap();
+        let reached = end(&caller).await;
+        caught_up(&broker, reached).await;
+        assert!(reached > 2 * FILE_BYTES);
+        assert_eq!(log(&folder.join("slave"), reached).len() as u64, reached);
+        assert_same(&folder, reached);
         follower.shutdown().await.unwrap();
         broker.shutdown().await.unwrap();
     });

@@ -64,6 +64,10 @@ static SUPPORTED: &[Key<BrokerConfig>] = &[
         name: "haWhenAhead",
         field: Other { read: replication::read_when_ahead, show: |c| c.replication.when_ahead.to_string() },
     },
+    Key {
+        name: "haSyncFrom",
+        field: Other { read: replication::read_sync_from, show: |c| c.replication.sync_from.to_string() },
+    },
     Key { name: "namesrvAddr", field: Addresses(|c| &mut c.namesrv) },
     Key {
         name: "bindAddress",

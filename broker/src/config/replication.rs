@@ -51,6 +51,29 @@ pub struct ReplicationConfig {
     pub rewind_bytes: u64,
     /// What a slave does with an end that its master does not have (`haWhenAhead`).
     pub when_ahead: WhenAhead,
+    /// Where a slave without a log begins (`haSyncFrom`).
+    pub sync_from: SyncFrom,
+}
+
+/// Where a slave without a log begins (`haSyncFrom`).
+///
+/// Source: `spec/replication.md` HO08.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SyncFrom {
+    /// With the last file of its master, as the reference's do.
+    #[default]
+    LastFile,
+    /// With the first one.
+    FirstFile,
+}
+
+impl std::fmt::Display for SyncFrom {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            SyncFrom::LastFile => "last-file",
+            SyncFrom::FirstFile => "first-file",
+        })
+    }
 }
 
 /// What a slave does whose log has an end that its master's does not have (`haWhenAhead`).
@@ -92,6 +115,7 @@ impl Default for ReplicationConfig {
             offset_check_in_slave: false,
             rewind_bytes: 1 << 20,
             when_ahead: WhenAhead::default(),
+            sync_from: SyncFrom::default(),
         }
     }
 }
@@ -154,6 +178,15 @@ pub(super) fn read_when_ahead(config: &mut BrokerConfig, text: &str) -> Result<(
         "hold" => WhenAhead::Hold,
         "truncate" => WhenAhead::Truncate,
         _ => return Err("hold or truncate".to_owned()),
+    };
+    Ok(())
+}
+
+pub(super) fn read_sync_from(config: &mut BrokerConfig, text: &str) -> Result<(), String> {
+    config.replication.sync_from = match text {
+        "last-file" => SyncFrom::LastFile,
+        "first-file" => SyncFrom::FirstFile,
+        _ => return Err("last-file or first-file".to_owned()),
     };
     Ok(())
 }

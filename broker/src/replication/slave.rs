@@ -16,10 +16,14 @@ use tokio::sync::watch;
 use tracing::{error, info, warn};
 
 use super::{
+    first_file::{BEHIND_FIRST_BYTE, complete},
     link::{LinkError, Reader, send},
     wire::{FrameHeader, HEADER_BYTES, WireError, encode_report},
 };
-use crate::config::{BrokerConfig, WhenAhead};
+use crate::{
+    config::{BrokerConfig, SyncFrom, WhenAhead},
+    group_master::GroupMaster,
+};
 
 /// How long connecting may take. Source: `spec/replication.md` 2.1.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -113,6 +117,7 @@ pub(crate) struct Slave {
     pub(crate) store: Arc<Store>,
     pub(crate) config: Arc<BrokerConfig>,
     pub(crate) status: Arc<SlaveStatus>,
+    pub(crate) group: Arc<GroupMaster>,
 }
 
 /// Why a connection ended.
@@ -126,6 +131,8 @@ enum Ended {
     Gap { at: PhyOffset, wanted: PhyOffset },
     #[error("what was copied cannot be made durable")]
     NotDurable,
+    #[error("the master does not say where its log begins, which haSyncFrom=first-file needs; is there a name server?")]
+    NoStart,
     /// `agreed` is the end of the last record that was found to be the same, if one was.
     #[error("both logs differ at {at}")]
     Diverged { at: PhyOffset, agreed: Option<PhyOffset> },
@@ -203,7 +210,7 @@ impl Slave {
     /// Takes note of the end of a connection, and tells of it once.
     fn note(&self, master: &str, ended: &Ended, was_good: bool) {
         let state = match ended {
-            Ended::Link(_) | Ended::Wire(_) | Ended::Gap { .. } | Ended::NotDurable => {
+            Ended::Link(_) | Ended::Wire(_) | Ended::Gap { .. } | Ended::NotDurable | Ended::NoStart => {
                 // What was found out stays true until a connection shows something else.
                 if was_good {
                     warn!(master, reason = %ended, "not connected to the master, trying again");
@@ -284,7 +291,10 @@ impl Slave {
     /// The first report: 0 if there is nothing, else a record some way back, from which on both logs are compared (HO04).
     async fn begin(&self, back: Option<LookBack>) -> Result<PhyOffset, Ended> {
         if self.store.is_log_empty() {
-            return Ok(PhyOffset(0));
+            return match self.config.replication.sync_from {
+                SyncFrom::LastFile => Ok(PhyOffset(0)),
+                SyncFrom::FirstFile => self.first_file().await.ok_or(Ended::NoStart),
+            };
         }
         // What is reported must be on disk, if anything must.
         if self.is_durable() && self.store.flush().await != Flushed::Done {
@@ -399,6 +409,10 @@ impl Incoming<'_> {
         }
         body.resize(body_bytes as usize, 0);
         reader.read_exact(body).await?;
+        if self.begin == BEHIND_FIRST_BYTE && at == self.begin && self.slave.store.is_log_empty() {
+            complete(body);
+            self.next = PhyOffset(0);
+        }
         host::gate!("ha.frame", at.0).await;
         let known = self.compare(body)?;
         if known < body.len() {
