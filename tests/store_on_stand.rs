@@ -2,7 +2,7 @@
 #![cfg(feature = "sim")]
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     future::Future,
     net::Ipv4Addr,
     path::Path,
@@ -20,7 +20,7 @@ use sim::{
     stand::{Ended, NodeId, NodeSpec, Observer, Place, Stand, StandConfig, StopSignal, run},
 };
 use store::{
-    FlushDiskType, Flushed, GetRequest, KeyQuery, PutError, Store, StoreConfig, WriteBlock,
+    FlushDiskType, Flushed, GetRequest, KeyQuery, PutError, Store, StoreConfig, TimeBoundary, WriteBlock,
     audit::{AuditOptions, audit},
 };
 
@@ -533,6 +533,159 @@ fn w24_recovery_does_not_ask_a_clock_that_was_put_back() {
     }
 }
 
+/// Minutes by which the clock is moved after each round of messages.
+const STEPS: [i64; 6] = [-60, 90, -30, -5, -20, 60];
+const MINUTE_MS: i64 = 60_000;
+
+/// A message of the rounds: when and where it was stored. Its queue offset is its number.
+#[derive(Clone, Copy)]
+struct Timed {
+    store_ms: i64,
+    phy: PhyOffset,
+}
+
+/// Compares searches by time with what was stored when.
+fn check_times(store: &Store, puts: &[Timed]) -> Result<(), String> {
+    let first = puts.iter().position(|put| put.phy >= store.min_phy()).unwrap_or(puts.len());
+    let min = store.min_offset("orders", 0).0;
+    if (min, store.max_offset("orders", 0).0) != (first as u64, puts.len() as u64) {
+        return Err(format!("the queue begins at {min}, its first message is {first}"));
+    }
+    let left = &puts[first..];
+    let mut times: Vec<i64> = puts.iter().step_by(7).map(|put| put.store_ms).collect();
+    times.extend([1, i64::MAX - 1]);
+    for &begin_ms in &times {
+        for end_ms in
+            times.iter().flat_map(|&time| [time - 1, time, time.saturating_add(1500)]).filter(|end| begin_ms <= *end)
+        {
+            let found = store.query(&KeyQuery { topic: "orders", key: "all", max_count: 1000, begin_ms, end_ms });
+            let found = found.records.into_iter().flat_map(|record| StoredMessage::decode_all(record).unwrap());
+            let is_wanted = |put: &&Timed| (begin_ms..=end_ms).contains(&put.store_ms);
+            let wanted: Vec<PhyOffset> = left.iter().filter(is_wanted).map(|put| put.phy).collect();
+            let found: Vec<PhyOffset> = found.map(|message| message.phy).collect();
+            if found != wanted {
+                return Err(format!("{begin_ms}..={end_ms}: {} found, {} wanted", found.len(), wanted.len()));
+            }
+        }
+        // Of several places where the times pass the one that is looked for it is one.
+        let lower = store.offset_by_time("orders", 0, begin_ms, TimeBoundary::Lower).0 as usize;
+        let is_border = (lower == first || puts[lower - 1].store_ms < begin_ms)
+            && (lower == puts.len() || puts[lower].store_ms >= begin_ms);
+        let upper = store.offset_by_time("orders", 0, begin_ms, TimeBoundary::Upper).0 as usize;
+        let is_last = (upper == first || puts[upper].store_ms <= begin_ms)
+            && puts.get(upper + 1).is_none_or(|put| upper == first || put.store_ms > begin_ms);
+        if !is_border || !is_last {
+            return Err(format!("{begin_ms} is looked for in {first}.. and found at {lower} and {upper}"));
+        }
+    }
+    Ok(())
+}
+
+/// Where the log begins when all files have gone that are older than an hour at `now_ms`, as the first message behind each
+/// tells, from the oldest on.
+fn expected_start(puts: &[Timed], now_ms: i64) -> PhyOffset {
+    let bytes = config(FlushDiskType::Sync).commit_log_file_bytes;
+    let start = |put: &Timed| put.phy.0 / bytes * bytes;
+    let firsts = puts.iter().zip(puts.iter().skip(1)).filter(|(before, put)| start(before) < start(put));
+    let expired = firsts.map(|(_, put)| put).take_while(|put| put.store_ms <= now_ms - 60 * MINUTE_MS);
+    PhyOffset(expired.last().map_or(0, start))
+}
+
+/// Times that go back and forth put nothing out of order that is found by them, recovered or deleted by them.
+#[test]
+fn a_clock_that_goes_back_and_forth_hides_no_message_and_deletes_none_too_early() {
+    let shared = Arc::new(Shared::default());
+    let puts = Arc::new(Mutex::new(Vec::<Timed>::new()));
+    let program = between_steps(&shared, &puts);
+    let hours = StandConfig { limit: Duration::from_secs(7200), ..StandConfig::new(Seeds::from_root(7)) };
+    simulate(hours, &shared, 64 << 20, {
+        let shared = Arc::clone(&shared);
+        move |stand, node| async move {
+            stand.start(node, program);
+            for (round, minutes) in (1..).zip(STEPS) {
+                while *shared.number.lock().unwrap() < round {
+                    stand.sleep(Duration::from_millis(100)).await;
+                }
+                stand.step_wall(node, minutes * MINUTE_MS);
+            }
+            stand.sleep(Duration::from_secs(5)).await;
+            stand.kill(node);
+            stand.restart(node);
+            stand.sleep(Duration::from_secs(5)).await;
+            stand.power_loss(&[node], Some(Survival::AllOld), 1);
+            stand.restart(node);
+            for minutes in [20, 40] {
+                stand.sleep(Duration::from_secs(20)).await;
+                stand.step_wall(node, minutes * MINUTE_MS);
+                stand.sleep(Duration::from_secs(40)).await;
+            }
+            stand.stop(node, Duration::from_secs(10)).await;
+            assert_eq!(unsound(&stand, node, 200), Vec::<String>::new());
+        }
+    });
+    assert_eq!(*shared.errors.lock().unwrap(), Vec::<String>::new());
+    assert_eq!(puts.lock().unwrap().len(), 30 * STEPS.len());
+    assert_eq!(*shared.number.lock().unwrap(), 100, "the last life ended before its time");
+}
+
+/// A program whose first life stores messages in rounds, after each of which the clock is moved; each life compares what is
+/// found, and the third one deletes while the clock is moved.
+fn between_steps(
+    shared: &Arc<Shared>,
+    puts: &Arc<Mutex<Vec<Timed>>>,
+) -> impl Fn(Host, StopSignal) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send>> + Send + Sync + use<> {
+    let (shared, puts) = (Arc::clone(shared), Arc::clone(puts));
+    move |host, stop| {
+        let (shared, puts) = (Arc::clone(&shared), Arc::clone(&puts));
+        Box::pin(async move {
+            let settings = StoreConfig {
+                query_max_count: 1000,
+                file_reserved: Duration::from_secs(3600),
+                delete_when: vec![],
+                ..config(FlushDiskType::Sync)
+            };
+            let store = Store::open(settings).await.map_err(|error| error.to_string())?;
+            for round in (0..STEPS.len()).filter(|_| host.incarnation() == 1) {
+                for number in 0..30 {
+                    let properties = format!("KEYS\u{1}all k{number}\u{2}UNIQ_KEY\u{1}{round}-{number}\u{2}");
+                    let put = store.put_when_ready(&draft(0, &[b'x'; 3000], &properties)).await.unwrap();
+                    assert_eq!(store.durability(put.end()).await, Flushed::Done);
+                    puts.lock().unwrap().push(Timed { store_ms: put.store_ms, phy: put.phy });
+                    host.sleep(Duration::from_secs(7)).await;
+                }
+                *shared.number.lock().unwrap() += 1;
+                host.sleep(Duration::from_secs(1)).await;
+            }
+            settle(&host, &store).await;
+            let all = puts.lock().unwrap().clone();
+            assert_eq!(store.max_phy(), store.flushed_phy());
+            check_times(&store, &all)?;
+            if host.incarnation() < 3 {
+                stop.requested().await;
+            }
+            let mut starts = Vec::new();
+            loop {
+                store.delete_expired_files();
+                host::select! {
+                    () = stop.requested() => break,
+                    () = host.sleep(Duration::from_secs(3)) => {}
+                }
+                let (start, expected) = (store.min_phy(), expected_start(&all, host.wall_ms()));
+                if start > expected {
+                    return Err(format!("the log begins at {start:?}, not at {expected:?}"));
+                }
+                starts.push((start, expected));
+            }
+            let kept = starts.iter().filter(|(start, expected)| start == expected).map(|(start, _)| *start);
+            let kept: BTreeSet<PhyOffset> = kept.collect();
+            assert!(kept.len() >= 3 && starts.last().is_some_and(|(start, expected)| start == expected), "{starts:?}");
+            check_times(&store, &all)?;
+            *shared.number.lock().unwrap() = 100;
+            store.shutdown().await.map_err(|error| error.to_string())
+        })
+    }
+}
+
 /// The ends of a wait for the disk, and what the last of them means for later messages.
 #[test]
 fn a_wait_for_the_disk_ends_in_time_and_a_failed_flush_refuses_what_follows() {
@@ -580,6 +733,92 @@ fn a_wait_for_the_disk_ends_in_time_and_a_failed_flush_refuses_what_follows() {
         stand.stop(node, Duration::from_secs(10)).await;
     });
     assert_eq!(*shared.number.lock().unwrap(), 2);
+}
+
+/// Whoever waits for the disk is told at once when queues or index fail, whose failure ends all writes, though the log
+/// itself is still being flushed.
+#[test]
+fn whoever_waits_for_the_log_is_told_when_queues_or_index_cannot_be_flushed() {
+    for mode in [FlushDiskType::Sync, FlushDiskType::Async] {
+        for path in ["/store/consumequeue/*", "/store/index/*"] {
+            let shared = Arc::new(Shared::default());
+            let program = waiting(&shared, mode);
+            let told = Arc::clone(&shared);
+            on_stand(7, &shared, 64 << 20, move |stand, node| async move {
+                stand.start(node, program);
+                let step = async |number| {
+                    while *told.number.lock().unwrap() < number {
+                        stand.sleep(Duration::from_millis(10)).await;
+                    }
+                };
+                step(1).await;
+                // What is small fails soon, what is large takes minutes.
+                stand.disk(node).slow(20_000, stand.now().as_nanos() as u64);
+                let failing = DiskFault { path: path.into(), error: DiskError::Flush, hits: Hits::Nth(1) };
+                stand.disk(node).add_fault(1, failing);
+                *told.number.lock().unwrap() = 2;
+                step(3).await;
+                stand.disk(node).slow(1, stand.now().as_nanos() as u64);
+                stand.sleep(Duration::from_secs(10)).await;
+                stand.stop(node, Duration::from_secs(10)).await;
+            });
+            assert_eq!(*shared.number.lock().unwrap(), 3, "{mode:?} {path}");
+        }
+    }
+}
+
+/// A program that has messages wait for the disk when its queues and its index are about to be flushed. With number 1
+/// they are, with 2 the disk is slow, with 3 all who waited were told.
+fn waiting(
+    shared: &Arc<Shared>,
+    mode: FlushDiskType,
+) -> impl Fn(Host, StopSignal) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send>> + Send + Sync + use<> {
+    let shared = Arc::clone(shared);
+    move |host, stop| {
+        let shared = Arc::clone(&shared);
+        Box::pin(async move {
+            let soon = Duration::from_secs(5);
+            let settings = StoreConfig {
+                commit_log_file_bytes: 8 << 20,
+                flush_interval: Duration::from_secs(3600),
+                sync_flush_timeout: Duration::from_secs(3600),
+                queue_flush_interval: soon,
+                queue_flush_thorough_interval: soon,
+                ..config(mode)
+            };
+            let store = Arc::new(Store::open(settings).await.map_err(|error| error.to_string())?);
+            store.put(&draft(0, b"small", "KEYS\u{1}k\u{2}")).unwrap();
+            assert_eq!(store.flush().await, Flushed::Done);
+            settle(&host, &store).await;
+            *shared.number.lock().unwrap() = 1;
+            while *shared.number.lock().unwrap() < 2 {
+                host.sleep(Duration::from_millis(10)).await;
+            }
+            let large = store.put(&draft(1, &vec![b'x'; 4 << 20], "")).unwrap();
+            let begun = host.now();
+            let waiters: Vec<_> = (0..3)
+                .map(|number| {
+                    let store = Arc::clone(&store);
+                    host.spawn("waiter", async move {
+                        match mode {
+                            FlushDiskType::Sync if number > 0 => store.durability(large.end()).await,
+                            _ => store.flush().await,
+                        }
+                    })
+                })
+                .collect();
+            for waiter in waiters {
+                assert_eq!(waiter.await.unwrap(), Flushed::Failed);
+            }
+            assert!(store.flushed_phy() < large.end(), "the flush of the log has ended before");
+            assert!(host.now().since(begun) < Duration::from_secs(120), "{:?}", host.now().since(begun));
+            assert_eq!(store.flush().await, Flushed::Failed);
+            assert_eq!(store.put(&draft(0, b"late", "")), Err(PutError::Blocked(WriteBlock::Fenced)));
+            *shared.number.lock().unwrap() = 3;
+            stop.requested().await;
+            store.shutdown().await.map_err(|error| error.to_string())
+        })
+    }
 }
 
 /// A kill takes the messages of the last moments, which were in memory only, and nothing that anybody had seen.

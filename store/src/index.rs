@@ -106,11 +106,8 @@ impl Index {
     /// another key, or gone.
     pub(crate) fn find(&self, hash: u32, times: (i64, i64), mut take: impl FnMut(u64) -> bool) {
         for file in self.list().iter().rev() {
-            let IndexHeader { begin_ms, end_ms, .. } = file.header();
-            // The clock may have been put back.
-            if begin_ms.min(end_ms) > times.1 || begin_ms.max(end_ms) < times.0 {
-                continue;
-            }
+            // The times of its first and last message do not bound the others: the clock may have been put back and on again.
+            let begin_ms = file.header().begin_ms;
             for link in file.chain(file.shape.slot_of(hash)) {
                 let (number, entry) = match link {
                     Ok(link) => link,
