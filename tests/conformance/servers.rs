@@ -17,6 +17,7 @@ pub const ANY_DISK: &str =
     "cleanFileForciblyEnable=false\ndiskMaxUsedSpaceRatio=100\nrocketmq.broker.diskSpaceWarningLevelRatio=1";
 
 pub const BROKER_NAME: &str = "broker-a";
+pub const CLUSTER_NAME: &str = "conformance";
 
 /// Longest time a server may take to open its port, or to stop. Apache's took 30 s to start on a machine with more work
 /// than cores.
@@ -63,7 +64,7 @@ impl Cluster {
         );
         let broker = |port: u16, store: &str| {
             format!(
-                "brokerName={BROKER_NAME}\nbrokerClusterName=conformance\nlistenPort={port}\n\
+                "brokerName={BROKER_NAME}\nbrokerClusterName={CLUSTER_NAME}\nlistenPort={port}\n\
                  bindAddress=127.0.0.1\nbrokerIP1=127.0.0.1\nbrokerIP2=127.0.0.1\n\
                  storePathRootDir={at}/{store}\nstorePathCommitLog={at}/{store}/commitlog\n\
                  mappedFileSizeCommitLog=1048576\nmappedFileSizeConsumeQueue=6000\nautoCreateTopicEnable=true\n\
@@ -81,9 +82,19 @@ impl Cluster {
     /// The broker is to begin with a copy of this store, whose index files are larger than those of new stores here.
     pub fn adopt(&mut self, store: &Path) {
         copy(store, &self.folder().join("store"));
+        self.change_config("maxIndexNum=1000", "maxIndexNum=4000");
+    }
+
+    /// The broker is to keep its timer wheel, without which the reference fails to delete a topic.
+    pub fn keep_timers(&mut self) {
+        self.change_config("timerWheelEnable=false", "timerWheelEnable=true");
+    }
+
+    fn change_config(&self, from: &str, to: &str) {
         let path = self.folder().join("broker.conf");
         let config = std::fs::read_to_string(&path).unwrap();
-        std::fs::write(path, config.replace("maxIndexNum=1000", "maxIndexNum=4000")).unwrap();
+        assert!(config.contains(from), "{config}");
+        std::fs::write(path, config.replace(from, to)).unwrap();
     }
 
     pub fn folder(&self) -> &Path {
@@ -147,6 +158,14 @@ impl Cluster {
         let mut broker = self.broker.take().expect("a broker runs");
         broker.kill().unwrap();
         broker.wait().unwrap();
+    }
+
+    /// The store of a stopped broker has nothing wrong.
+    pub fn check_store(&self) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_staticfire"));
+        let output = command.args(["store", "check", "-c", "broker.conf", "store"]).current_dir(self.folder()).output();
+        let output = output.unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     }
 
     /// What the servers wrote, for the message of a test that failed.
