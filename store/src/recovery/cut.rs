@@ -22,7 +22,9 @@ impl Recovery<'_> {
     /// Writes down that nothing is known of the file in which the log is to end, and nothing of those behind it.
     pub(super) async fn forget_what_is_cut(&mut self) -> Result<(), StoreError> {
         let cut_at = self.cut_at();
-        let Some(known) = self.checkpoint.known.filter(|_| cut_at < self.end()) else { return Ok(()) };
+        // The rest of the last file holds nothing if the log was closed before.
+        let is_cut = |known: &Known| cut_at < if known.clean { known.flushed } else { self.end() };
+        let Some(known) = self.checkpoint.known.filter(is_cut) else { return Ok(()) };
         warn!(at = cut_at, "the log is cut back, what lies behind is given up");
         // Something of that file stays.
         let Some(file) = self.segment(cut_at.saturating_sub(1)) else { return Ok(()) };
