@@ -203,7 +203,8 @@ impl DelayedMessages {
     }
 
     fn span(&self, level: u32) -> Duration {
-        self.levels.delay(level as usize).unwrap_or_default()
+        let times = if host::mutant!("delay-counted-twice") { 2 } else { 1 };
+        self.levels.delay(level as usize).unwrap_or_default() * times
     }
 
     /// Looks at the messages from `offset` on, and delivers what is due; those below `waited` are.
@@ -236,8 +237,7 @@ impl DelayedMessages {
         records: Vec<bytes::Bytes>,
     ) -> Step {
         let now_ms = self.host.wall_ms();
-        let times = if host::mutant!("delay-counted-twice") { 2 } else { 1 };
-        let span_ms = i64::try_from((self.span(level) * times).as_millis()).unwrap_or(i64::MAX);
+        let span_ms = i64::try_from(self.span(level).as_millis()).unwrap_or(i64::MAX);
         let mut done = None;
         let outcome = |done: Option<QueueOffset>, otherwise| done.map_or(otherwise, Step::Next);
         for mut records in records {
