@@ -8,8 +8,8 @@ use std::{
 use bytes::Bytes;
 use host::{Host, rand::Rng};
 use message::{
-    Draft, NameError, OffsetMessageId, PhyOffset, RETRY_PREFIX, SCHEDULE_TOPIC, SysFlag, UniqueIds, decode_batch,
-    dlq_topic, property, validate_topic,
+    Draft, NameError, OffsetMessageId, PhyOffset, RETRY_PREFIX, SCHEDULE_TOPIC, SysFlag, TEMPLATE_TOPIC, UniqueIds,
+    decode_batch, dlq_topic, property, validate_topic,
 };
 use remoting::{
     Reply, Response, ResponseCode, SendFailureResponseHeader, SendMessageRequestHeader, SendMessageResponseHeader,
@@ -337,7 +337,7 @@ impl Sends {
         let now_ms = self.host.wall_ms();
         let wanted = u32::try_from(header.default_topic_queue_nums).unwrap_or(0);
         let derived = Derived { template: &header.default_topic, queues: wanted, sys_flag };
-        let is_template_open = self.config.auto_create_topic || header.default_topic != crate::topics::TEMPLATE;
+        let is_template_open = self.config.auto_create_topic || header.default_topic != TEMPLATE_TOPIC;
         if is_template_open && let Some(shape) = self.topics.derive(&header.topic, derived, now_ms) {
             return Ok(shape);
         }

@@ -1,11 +1,11 @@
 //! Topics and groups that every broker has.
 
-use message::{SCHEDULE_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC};
+use message::{SCHEDULE_TOPIC, TEMPLATE_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC};
 use remoting::body::{SubscriptionGroupConfig, TopicConfig};
 
 use crate::{
     config::BrokerConfig,
-    topics::{PERM_ALL, PERM_INHERIT, PERM_READ_WRITE, TEMPLATE},
+    topics::{PERM_ALL, PERM_INHERIT, PERM_READ_WRITE},
 };
 
 /// The topics that must exist. Source: `spec/store.md` 1.3, `spec/protocol.md` 16.4.
@@ -28,7 +28,7 @@ pub(crate) fn topics(config: &BrokerConfig) -> Vec<TopicConfig> {
     ];
     if config.auto_create_topic {
         let queues = i32::try_from(config.default_topic_queues).unwrap_or(i32::MAX);
-        topics.push(topic(TEMPLATE, queues, PERM_ALL));
+        topics.push(topic(TEMPLATE_TOPIC, queues, PERM_ALL));
     }
     if config.trace_topic_enabled {
         topics.push(topic(&config.trace_topic, 1, PERM_READ_WRITE));

@@ -16,8 +16,6 @@ use crate::{
     table_file::{SaveError, TableFile},
 };
 
-/// The template of topics that a send creates.
-pub(crate) const TEMPLATE: &str = "TBW102";
 /// Lets new topics inherit from this one.
 pub(crate) const PERM_INHERIT: i32 = 1;
 /// Allows pulls.
@@ -329,6 +327,8 @@ impl Topic {
 
 #[cfg(test)]
 mod tests {
+    use message::TEMPLATE_TOPIC;
+
     use super::*;
 
     fn topic(name: &str, queues: i32, perm: i32) -> TopicConfig {
@@ -359,10 +359,10 @@ mod tests {
     #[test]
     fn derived_topic_has_at_most_the_queues_of_its_template_and_does_not_inherit_further() {
         let topics = empty();
-        topics.put(vec![topic(TEMPLATE, 8, 7), topic("closed", 8, 6)], 1);
+        topics.put(vec![topic(TEMPLATE_TOPIC, 8, 7), topic("closed", 8, 6)], 1);
         let derived = |template, queues| Derived { template, queues, sys_flag: 0 };
-        assert_eq!(topics.derive("a", derived(TEMPLATE, 4), 2).unwrap().write_queues, 4);
-        assert_eq!(topics.derive("b", derived(TEMPLATE, 99), 2).unwrap().write_queues, 8);
+        assert_eq!(topics.derive("a", derived(TEMPLATE_TOPIC, 4), 2).unwrap().write_queues, 4);
+        assert_eq!(topics.derive("b", derived(TEMPLATE_TOPIC, 99), 2).unwrap().write_queues, 8);
         assert_eq!(topics.config("a").unwrap().perm, 6);
         assert_eq!(topics.derive("c", derived("closed", 4), 2), None);
         assert_eq!(topics.derive("c", derived("a", 4), 2), None);

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use host::{Host, task::TaskGroup};
-use message::{OffsetMessageId, QueueOffset, StoredMessage};
+use message::{OffsetMessageId, QueueOffset, StoredMessage, TEMPLATE_TOPIC};
 use remoting::{
     CreateTopicRequestHeader, NoHeader, Payload, QueryMessageRequestHeader, Request, ResponseCode,
     ViewMessageRequestHeader, body::TopicRouteData,
@@ -71,7 +71,7 @@ impl Admin {
         let count = |queues: u32| i32::try_from(queues).unwrap_or(i32::MAX);
         let header = CreateTopicRequestHeader {
             topic: spec.name.clone(),
-            default_topic: "TBW102".to_owned(),
+            default_topic: TEMPLATE_TOPIC.to_owned(),
             read_queue_nums: count(spec.read_queues),
             write_queue_nums: count(spec.write_queues),
             perm: if spec.writable { 6 } else { 4 },

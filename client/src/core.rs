@@ -10,6 +10,7 @@ use std::{
 
 use futures_util::future::join_all;
 use host::{Host, rand::Rng, task::TaskGroup};
+use message::TEMPLATE_TOPIC;
 use remoting::{ResponseCode, body::TopicRouteData};
 use tokio::sync::Notify;
 use tracing::{debug, info, warn};
@@ -34,9 +35,6 @@ use name_servers::NameServers;
 pub(crate) use routes::MASTER;
 use routes::RouteTable;
 use rpc::Rpc;
-
-/// The topic whose route stands in for a topic that does not exist yet.
-const TEMPLATE_TOPIC: &str = "TBW102";
 
 /// What a client is to the brokers.
 #[derive(Debug, Clone)]

@@ -26,9 +26,9 @@ pub use hash::{java_hash, java_hash_of, tags_code};
 pub use ids::{IdError, OffsetMessageId, UniqueIds};
 pub use message::{Message, StoredMessage};
 pub use names::{
-    DLQ_PREFIX, GROUP_MAX_BYTES, NameError, RETRY_PREFIX, SCHEDULE_TOPIC, TOPIC_MAX_BYTES, TRANS_HALF_TOPIC,
-    TRANS_OP_HALF_TOPIC, dlq_topic, is_legal_name, is_system_group, is_system_topic, retry_topic, validate_group,
-    validate_topic,
+    DLQ_PREFIX, GROUP_MAX_BYTES, NameError, RETRY_PREFIX, SCHEDULE_TOPIC, TEMPLATE_TOPIC, TOPIC_MAX_BYTES,
+    TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC, dlq_topic, is_legal_name, is_system_group, is_system_topic, retry_topic,
+    validate_group, validate_topic,
 };
 pub use offset::{PhyOffset, QueueOffset};
 pub use properties::{InvalidProperty, Properties};

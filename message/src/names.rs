@@ -10,6 +10,8 @@ const DERIVED_TOPIC_MAX_BYTES: usize = 255;
 pub const RETRY_PREFIX: &str = "%RETRY%";
 /// Prefix of the topic that keeps the messages which a group gave up.
 pub const DLQ_PREFIX: &str = "%DLQ%";
+/// The template of topics that a send creates: its route stands in for that of a topic that is not there yet.
+pub const TEMPLATE_TOPIC: &str = "TBW102";
 /// Where delayed messages wait; queue = level - 1.
 pub const SCHEDULE_TOPIC: &str = "SCHEDULE_TOPIC_XXXX";
 /// Where half messages wait.
@@ -87,7 +89,7 @@ pub fn dlq_topic(group: &str) -> String {
 #[must_use]
 pub fn is_system_topic(topic: &str) -> bool {
     const SYSTEM: &[&str] = &[
-        "TBW102",
+        TEMPLATE_TOPIC,
         SCHEDULE_TOPIC,
         "BenchmarkTest",
         TRANS_HALF_TOPIC,

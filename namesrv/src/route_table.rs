@@ -7,10 +7,8 @@ use std::{
 };
 
 use host::time::Mono;
+use message::TEMPLATE_TOPIC;
 use remoting::body::{BrokerData, ClusterInfo, DataVersion, QueueData, TopicConfig, TopicRouteData};
-
-/// The topic whose route producers take for topics that are not there yet.
-const TEMPLATE: &str = "TBW102";
 
 /// The id of a master in its group.
 const MASTER: i64 = 0;
@@ -180,16 +178,19 @@ impl RouteTable {
     /// a slave alone never asks again for the template's route, even when the master is back.
     pub(crate) fn route(&self, topic: &str) -> Option<TopicRouteData> {
         let inner = self.lock();
-        let mut queues = inner.topics.get(topic)?.clone();
-        if topic == TEMPLATE {
-            queues.retain(|name, _| inner.groups.get(name).is_some_and(|group| group.addrs.contains_key(&MASTER)));
-        }
+        let has_master = |name: &str| inner.groups.get(name).is_some_and(|group| group.addrs.contains_key(&MASTER));
+        let of_all = inner.topics.get(topic)?.iter();
+        let queues = of_all.filter(|(name, _)| topic != TEMPLATE_TOPIC || has_master(name));
         let broker_datas: Vec<BrokerData> =
-            queues.keys().filter_map(|name| inner.groups.get(name).map(|group| group.data(name))).collect();
+            queues.clone().filter_map(|(name, _)| inner.groups.get(name).map(|group| group.data(name))).collect();
         if broker_datas.is_empty() {
             return None;
         }
-        Some(TopicRouteData { broker_datas, queue_datas: queues.into_values().collect(), ..Default::default() })
+        Some(TopicRouteData {
+            broker_datas,
+            queue_datas: queues.map(|(_, queues)| queues.clone()).collect(),
+            ..Default::default()
+        })
     }
 
     /// All clusters with their brokers.

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use message::{QueueOffset, SysFlag, property};
+use message::{QueueOffset, SysFlag, TEMPLATE_TOPIC, property};
 use remoting::{
     BoundaryType, ConsumerGroupRequestHeader, ConsumerOffsetNotFoundResponseHeader, ConsumerSendMsgBackRequestHeader,
     GetMaxOffsetRequestHeader, GetMinOffsetRequestHeader, GetRouteInfoRequestHeader, Header, LogEpoch, NoHeader,
@@ -468,7 +468,7 @@ fn send_request(call: SendCall<'_>) -> (Request, Payload) {
     let header = SendMessageRequestHeader {
         producer_group: call.group.to_owned(),
         topic: call.queue.topic.to_string(),
-        default_topic: super::TEMPLATE_TOPIC.to_owned(),
+        default_topic: TEMPLATE_TOPIC.to_owned(),
         default_topic_queue_nums: wire_u32(call.default_topic_queues),
         queue_id: wire_id(call.queue),
         sys_flag: call.sys_flag.0,

@@ -79,14 +79,15 @@ fn closed_connection_takes_its_brokers_away_at_once() {
 #[test]
 fn topics_are_only_made_where_a_master_is() {
     let table = RouteTable::default();
-    let template = |registration| Registration { topics: vec![topic(TEMPLATE, 7), topic("x", 6)], ..registration };
+    let template =
+        |registration| Registration { topics: vec![topic(TEMPLATE_TOPIC, 7), topic("x", 6)], ..registration };
     table.register(template(slave("a", "s")), false, at(0));
-    assert_eq!((table.route(TEMPLATE).is_none(), brokers(&table, "x")), (true, vec!["a".to_owned()]));
+    assert_eq!((table.route(TEMPLATE_TOPIC).is_none(), brokers(&table, "x")), (true, vec!["a".to_owned()]));
     table.register(template(master("b", &[], 1)), false, at(0));
-    assert_eq!(brokers(&table, TEMPLATE), ["b"]);
+    assert_eq!(brokers(&table, TEMPLATE_TOPIC), ["b"]);
     table.register(template(master("a", &[], 1)), false, at(0));
-    assert_eq!(brokers(&table, TEMPLATE), ["a", "b"]);
-    let queues = table.route(TEMPLATE).unwrap().queue_datas;
+    assert_eq!(brokers(&table, TEMPLATE_TOPIC), ["a", "b"]);
+    let queues = table.route(TEMPLATE_TOPIC).unwrap().queue_datas;
     assert_eq!(queues.iter().map(|queues| queues.broker_name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
 }
 
