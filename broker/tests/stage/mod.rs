@@ -41,18 +41,27 @@ pub fn config(root: &Path, more: &str) -> BrokerConfig {
     config
 }
 
-/// Copies a directory with all that is in it, as a kill would leave it.
+/// Copies a directory with all that is in it, as a kill would leave it. If a file gets another name meanwhile, which is
+/// how a broker replaces its tables, it begins anew.
 pub fn copy_dir(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
+    while let Err(error) = try_copy_dir(from, to) {
+        assert!(error.kind() == std::io::ErrorKind::NotFound && from.is_dir(), "{}: {error}", from.display());
+        std::fs::remove_dir_all(to).unwrap();
+    }
+}
+
+fn try_copy_dir(from: &Path, to: &Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(to)?;
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
         let to = to.join(entry.file_name());
         if entry.path().is_dir() {
-            copy_dir(&entry.path(), &to);
+            try_copy_dir(&entry.path(), &to)?;
         } else {
-            std::fs::copy(entry.path(), to).unwrap();
+            std::fs::copy(entry.path(), to)?;
         }
     }
+    Ok(())
 }
 
 /// Runs a test on a node with an empty folder.
